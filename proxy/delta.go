@@ -1,0 +1,51 @@
+package proxy
+
+import (
+	"context"
+	"net/netip"
+)
+
+// FrontendChange is one frontend whose route came, went or became another.
+type FrontendChange struct {
+	Frontend
+	Old *Route // nil: the frontend is new
+	New *Route // nil: the frontend goes
+}
+
+// Delta is the difference between two desired states of one family. Settings
+// changes are not in it: they go through Writer.Reconcile.
+type Delta struct {
+	Frontends []FrontendChange
+	// ClusterIPs and local endpoint addresses that came and went.
+	AddedClusterIPs, RemovedClusterIPs         []netip.Addr
+	AddedLocalEndpoints, RemovedLocalEndpoints []netip.Addr
+}
+
+// Empty tells whether d changes nothing.
+func (d *Delta) Empty() bool {
+	return len(d.Frontends) == 0 &&
+		len(d.AddedClusterIPs)+len(d.RemovedClusterIPs) == 0 &&
+		len(d.AddedLocalEndpoints)+len(d.RemovedLocalEndpoints) == 0
+}
+
+// Stats says what a write did, in the writer's own unit (elements for nftables).
+type Stats struct {
+	Added, Removed, Unchanged int
+}
+
+// Writer brings the desired state of one family into a kernel. Its methods are
+// called from one goroutine.
+type Writer interface {
+	// Slots returns the slots that the kernel already has for a frontend, as far as the
+	// writer knows before its first Reconcile, so that planning can go on from them.
+	Slots(f Frontend) (pool, localPool []netip.AddrPort)
+	// Reconcile reads the kernel back and makes it equal to the state: what is right already is not touched.
+	Reconcile(ctx context.Context, s *State) (Stats, error)
+	// Apply makes one change, in one transaction. After an error the kernel's state is
+	// unknown (it may even hold the change): call Reconcile.
+	Apply(ctx context.Context, d *Delta) (Stats, error)
+	// Cleanup removes all that the writer ever wrote.
+	Cleanup(ctx context.Context) error
+	// Close ends the writer and leaves its rules in place.
+	Close() error
+}
