@@ -1,4 +1,20 @@
 // Command sluice is a Kubernetes node's Service proxy for small machines.
 package main
 
-func main() {}
+import (
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/agent/cmd"
+)
+
+func main() {
+	os.Exit(cmd.Main([]*cli.Command{
+		cmd.Agent(),
+		cmd.Status(),
+		cmd.Get(),
+		cmd.Version(),
+		cmd.Completion(),
+	}, os.Args))
+}

@@ -1,0 +1,105 @@
+// Package cmd holds the commands of sluice, one file each.
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/agent/version"
+)
+
+// The exit codes of all commands. They are documented in docs/cli.md.
+const (
+	exitOK         = 0
+	exitFailure    = 1 // the command failed; `sluice status`: the agent is not healthy
+	exitUsage      = 2 // wrong arguments or configuration: the same command will fail again
+	exitNotRunning = 3 // no agent to ask
+)
+
+// exitError is an error with an exit code. An empty message prints nothing.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(err error) error { return &exitError{exitUsage, err} }
+
+// Main runs the command that args (os.Args) name and returns the exit code. The
+// first SIGINT or SIGTERM ends the command in good order, a second one at once.
+func Main(commands []*cli.Command, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from here on signals kill
+	return run(ctx, commands, args, os.Stdout, os.Stderr)
+}
+
+func run(ctx context.Context, commands []*cli.Command, args []string, stdout, stderr io.Writer) int {
+	onUsageError := func(_ *cli.Context, err error, _ bool) error { return usageError(err) }
+	for _, c := range commands {
+		c.OnUsageError = onUsageError
+	}
+	app := &cli.App{
+		Name:  "sluice",
+		Usage: "a Kubernetes node's Service proxy for small machines",
+		Description: "sluice does kube-proxy's job: it programs the kernel so that packets to Services reach their endpoints.\n" +
+			"\"sluice agent\" is the daemon; the other commands ask it or clean up after it.\n\n" +
+			"Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration, 3 no agent is running.\n\n" +
+			"Examples:\n" +
+			"   sluice agent --manifests /etc/sluice/manifests   route the Services in these files\n" +
+			"   sluice status                                    see how the agent is\n" +
+			"   sluice get endpoints -n shop web                 see where one Service's packets go",
+		Version:              version.Get().Version,
+		Commands:             commands,
+		EnableBashCompletion: true,
+		Writer:               stdout,
+		ErrWriter:            stderr,
+		OnUsageError:         onUsageError,
+		ExitErrHandler:       func(*cli.Context, error) {}, // run prints the error and chooses the code
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usageError(fmt.Errorf("unknown command %q", c.Args().First()))
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+	err := app.RunContext(ctx, flagsFirst(commands, args))
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailure
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		code = exit.code
+	} else if _, ok := errors.AsType[cli.ExitCoder](err); ok {
+		code = exitUsage // the library's own errors are about unknown help topics
+	}
+	if message := err.Error(); message != "" {
+		fmt.Fprintf(stderr, "sluice: %s\n", strings.ReplaceAll(message, "\n", "\nsluice: "))
+	}
+	if code == exitUsage {
+		name := ""
+		if len(args) > 1 {
+			if c := find(commands, args[1]); c != nil {
+				name = c.Name + " "
+			}
+		}
+		fmt.Fprintf(stderr, "See \"sluice %s--help\".\n", name)
+	}
+	return code
+}

@@ -1,0 +1,66 @@
+package cmd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// flagsFirst moves a command's flags in front of its arguments, so that, as with
+// kubectl, `sluice get services web -o yaml` works: the cli library stops reading flags
+// at the first argument. What follows "--" stays behind.
+func flagsFirst(commands []*cli.Command, args []string) []string {
+	if len(args) < 2 {
+		return args
+	}
+	known := find(commands, args[1])
+	if known == nil {
+		return args
+	}
+	flags := args[:2:2]
+	var rest []string
+	for i := 2; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" || arg == completionFlag {
+			rest = append(rest, args[i:]...)
+			break
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			rest = append(rest, arg)
+			continue
+		}
+		flags = append(flags, arg)
+		if takesValue(known, arg) && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return append(flags, rest...)
+}
+
+// completionFlag is what the completion scripts append; the library wants it last.
+const completionFlag = "--generate-bash-completion"
+
+func find(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// takesValue tells whether the next argument belongs to the flag arg.
+func takesValue(c *cli.Command, arg string) bool {
+	name := strings.TrimLeft(arg, "-")
+	if strings.Contains(name, "=") {
+		return false
+	}
+	for _, f := range c.Flags {
+		if doc, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(f.Names(), name) {
+			return doc.TakesValue()
+		}
+	}
+	return false
+}

@@ -1,0 +1,156 @@
+package cmd
+
+import (
+	stdflag "flag"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/agent/config"
+)
+
+// flag is a command's flag. It records what it was given, and leaves the reading to
+// others. The library's own flags put names and long texts beside each other, which no
+// terminal is wide enough for; this one's help text goes below its name.
+type flag struct {
+	name, alias string
+	placeholder string // empty: the flag takes no value
+	def         string // for the help text
+	usage       string
+	given       []string
+}
+
+var _ cli.DocGenerationFlag = (*flag)(nil)
+var _ cli.VisibleFlag = (*flag)(nil)
+
+// last returns the value that was given last, or the default.
+func (f *flag) last() string {
+	if len(f.given) == 0 {
+		return f.def
+	}
+	return f.given[len(f.given)-1]
+}
+
+// on tells whether a flag without value was given.
+func (f *flag) on() bool { return f.last() == "true" }
+
+// Apply implements cli.Flag.
+func (f *flag) Apply(set *stdflag.FlagSet) error {
+	for _, name := range f.Names() {
+		set.Var((*flagValue)(f), name, f.usage)
+	}
+	return nil
+}
+
+// Names implements cli.Flag.
+func (f *flag) Names() []string {
+	if f.alias == "" {
+		return []string{f.name}
+	}
+	return []string{f.name, f.alias}
+}
+
+// IsSet implements cli.Flag.
+func (f *flag) IsSet() bool { return len(f.given) > 0 }
+
+// String implements cli.Flag: it is the flag's part of the help text.
+func (f *flag) String() string {
+	var b strings.Builder
+	for i, name := range f.Names() {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("--"[:min(len(name), 2)] + name)
+		if f.placeholder != "" {
+			b.WriteString(" " + f.placeholder)
+		}
+	}
+	usage := f.usage
+	if f.def != "" {
+		usage += " (default: " + f.def + ")"
+	}
+	// The library's template indents by six more.
+	const indent, width = "\n   ", 74
+	column := width
+	for word := range strings.FieldsSeq(usage) {
+		if column+1+len(word) > width {
+			b.WriteString(indent)
+			column = len(indent) - 1
+		} else {
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+// TakesValue implements cli.DocGenerationFlag.
+func (f *flag) TakesValue() bool { return f.placeholder != "" }
+
+// GetUsage implements cli.DocGenerationFlag.
+func (f *flag) GetUsage() string { return f.usage }
+
+// GetValue implements cli.DocGenerationFlag.
+func (f *flag) GetValue() string { return f.last() }
+
+// GetDefaultText implements cli.DocGenerationFlag.
+func (f *flag) GetDefaultText() string { return f.def }
+
+// GetEnvVars implements cli.DocGenerationFlag. Package config reads the environment.
+func (f *flag) GetEnvVars() []string { return nil }
+
+// IsVisible implements cli.VisibleFlag.
+func (f *flag) IsVisible() bool { return true }
+
+// flagValue is how the standard library's parser sees a flag.
+type flagValue flag
+
+// Set implements flag.Value.
+func (v *flagValue) Set(s string) error { v.given = append(v.given, s); return nil }
+
+// String implements flag.Value. The library copies it from a name to its alias.
+func (v *flagValue) String() string { return (*flag)(v).last() }
+
+// IsBoolFlag lets the parser accept the flag without a value.
+func (v *flagValue) IsBoolFlag() bool { return v.placeholder == "" }
+
+// configFlags are flags for the options with these names, for all without names.
+type configFlags []*flag
+
+func newConfigFlags(names ...string) configFlags {
+	var flags configFlags
+	for _, o := range config.Options() {
+		if len(names) > 0 && !slices.Contains(names, o.Name) {
+			continue
+		}
+		flags = append(flags, &flag{name: o.Name, alias: o.Alias, placeholder: o.Placeholder, def: o.Default, usage: o.Usage})
+	}
+	return flags
+}
+
+// and returns the flags for a command that has others as well.
+func (flags configFlags) and(others ...*flag) []cli.Flag {
+	var all []cli.Flag
+	for _, f := range append(others, flags...) {
+		all = append(all, f)
+	}
+	return all
+}
+
+// load reads the configuration.
+func (flags configFlags) load() (config.Config, []string, error) {
+	given := map[string][]string{}
+	for _, f := range flags {
+		if f.IsSet() {
+			given[f.name] = f.given
+		}
+	}
+	cfg, warnings, err := config.Load(config.FromProcess(given))
+	if err != nil {
+		return cfg, warnings, usageError(err)
+	}
+	return cfg, warnings, nil
+}

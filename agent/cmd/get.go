@@ -1,0 +1,116 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/agent/status"
+)
+
+// Get lists what the agent serves.
+func Get() *cli.Command {
+	flags := newConfigFlags("socket", "config")
+	output := outputFlag("wide, json or yaml; a table without")
+	namespace := &flag{name: "namespace", alias: "n", placeholder: "NAME", usage: "only in this namespace; without, in all"}
+	all := &flag{name: "all-namespaces", alias: "A", usage: "in all namespaces, which is the default too"}
+	return &cli.Command{
+		Name:      "get",
+		Usage:     "list the services or endpoints that the agent serves",
+		UsageText: "sluice get services|endpoints [SERVICE] [-n NAMESPACE] [-o wide|json|yaml]",
+		Description: "Asks the running agent on its socket. \"services\" (svc) shows in ENDPOINTS how many endpoints new\n" +
+			"connections go to, of how many there are; where IPv4 and IPv6 differ, both. \"endpoints\" (ep) shows\n" +
+			"for each endpoint whether this node uses it, and if not, why.\n\n" +
+			"Exit codes: 0 success, 1 no such service or no answer, 2 wrong arguments, 3 no agent is running.\n\n" +
+			"Examples:\n" +
+			"   sluice get services\n" +
+			"   sluice get svc web -n shop -o yaml\n" +
+			"   sluice get endpoints web -o wide",
+		Flags: flags.and(output, namespace, all),
+		BashComplete: func(c *cli.Context) {
+			if c.NArg() == 0 {
+				fmt.Fprintln(c.App.Writer, "services\nendpoints")
+			}
+		},
+		Action: func(c *cli.Context) error {
+			if err := checkOutput(output, "wide", "json", "yaml"); err != nil {
+				return err
+			}
+			if c.NArg() > 2 {
+				return unexpectedArgument(c.Args().Get(2))
+			}
+			if all.on() && namespace.last() != "" {
+				return usageError(fmt.Errorf("--namespace and --all-namespaces exclude each other"))
+			}
+			client, err := newClient(flags)
+			if err != nil {
+				return err
+			}
+			wide := output.last() == "wide"
+			switch kind := c.Args().First(); kind {
+			case "services", "service", "svc":
+				services, err := client.Services(c.Context)
+				if err != nil {
+					return askError(err)
+				}
+				services, err = choose(services, namespace.last(), c.Args().Get(1), func(s *status.Service) (string, string) { return s.Namespace, s.Name })
+				if err != nil {
+					return err
+				}
+				return writeList(c, output.last(), services, func(w io.Writer) error {
+					return status.WriteServices(w, services, wide, time.Now())
+				})
+			case "endpoints", "endpoint", "ep":
+				endpoints, err := client.Endpoints(c.Context)
+				if err != nil {
+					return askError(err)
+				}
+				endpoints, err = choose(endpoints, namespace.last(), c.Args().Get(1), func(e *status.Endpoint) (string, string) { return e.Namespace, e.Service })
+				if err != nil {
+					return err
+				}
+				return writeList(c, output.last(), endpoints, func(w io.Writer) error {
+					return status.WriteEndpoints(w, endpoints, wide)
+				})
+			case "":
+				return usageError(fmt.Errorf("say what to get: services or endpoints"))
+			default:
+				return usageError(fmt.Errorf("cannot get %q, only services and endpoints", kind))
+			}
+		},
+	}
+}
+
+// choose keeps the items of a namespace and a Service; an empty string matches all.
+// It is an error if a Service is named and nothing is left.
+func choose[T any](items []T, namespace, service string, key func(*T) (namespace, service string)) ([]T, error) {
+	chosen := make([]T, 0, len(items))
+	for i := range items {
+		ns, name := key(&items[i])
+		if (namespace == "" || ns == namespace) && (service == "" || name == service) {
+			chosen = append(chosen, items[i])
+		}
+	}
+	if service != "" && len(chosen) == 0 {
+		where := "any namespace"
+		if namespace != "" {
+			where = "namespace " + namespace
+		}
+		return nil, fmt.Errorf("nothing found for service %q in %s", service, where)
+	}
+	return chosen, nil
+}
+
+// writeList writes items as a document or, for people, as a table.
+func writeList[T status.Service | status.Endpoint](c *cli.Context, format string, items []T, table func(io.Writer) error) error {
+	switch {
+	case format == "json", format == "yaml":
+		return writeDocument(c.App.Writer, format, status.List[T]{Items: items})
+	case len(items) == 0:
+		_, err := fmt.Fprintln(c.App.ErrWriter, "Nothing found.")
+		return err
+	}
+	return table(c.App.Writer)
+}

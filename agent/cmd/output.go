@@ -1,0 +1,44 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+func outputFlag(usage string) *flag {
+	return &flag{name: "output", alias: "o", placeholder: "FORMAT", usage: usage}
+}
+
+// checkOutput refuses an output format that is not one of these; none is always allowed.
+func checkOutput(output *flag, valid ...string) error {
+	if o := output.last(); o != "" && !slices.Contains(valid, o) {
+		return usageError(fmt.Errorf("--output %q is not one of %s", o, strings.Join(valid, ", ")))
+	}
+	return nil
+}
+
+// writeDocument writes doc as "json" or "yaml".
+func writeDocument(w io.Writer, format string, doc any) error {
+	var out []byte
+	var err error
+	if format == "yaml" {
+		out, err = yaml.Marshal(doc)
+	} else {
+		out, err = json.MarshalIndent(doc, "", "  ")
+		out = append(out, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", format, err)
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+func unexpectedArgument(arg string) error {
+	return usageError(fmt.Errorf("unexpected argument %q", arg))
+}

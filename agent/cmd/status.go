@@ -1,0 +1,67 @@
+package cmd
+
+import (
+	"errors"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/agent/status"
+)
+
+// Status shows how the agent is.
+func Status() *cli.Command {
+	flags := newConfigFlags("socket", "config")
+	output := outputFlag("json or yaml; a text for people without")
+	return &cli.Command{
+		Name:      "status",
+		Usage:     "show how the agent is",
+		UsageText: "sluice status [-o json|yaml]",
+		Description: "Asks the running agent on its socket.\n\n" +
+			"Exit codes: 0 healthy, 1 not healthy or no answer, 2 wrong arguments, 3 no agent is running.\n\n" +
+			"Examples:\n" +
+			"   sluice status\n" +
+			"   sluice status -o json | jq .families",
+		Flags: flags.and(output),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return unexpectedArgument(c.Args().First())
+			}
+			if err := checkOutput(output, "json", "yaml"); err != nil {
+				return err
+			}
+			client, err := newClient(flags)
+			if err != nil {
+				return err
+			}
+			s, err := client.Status(c.Context)
+			if err != nil {
+				return askError(err)
+			}
+			if output.last() == "" {
+				err = s.Write(c.App.Writer, time.Now())
+			} else {
+				err = writeDocument(c.App.Writer, output.last(), s)
+			}
+			if err == nil && !s.Healthy {
+				err = &exitError{code: exitFailure} // the text has said why
+			}
+			return err
+		},
+	}
+}
+
+// newClient makes a client for the socket that the flags, the environment and the
+// configuration file name.
+func newClient(flags configFlags) (status.Client, error) {
+	cfg, _, err := flags.load() // the agent logs the warnings
+	return status.Client{Socket: cfg.Socket}, err
+}
+
+// askError gives an error of a status.Client its exit code.
+func askError(err error) error {
+	if _, ok := errors.AsType[*status.NotRunningError](err); ok {
+		return &exitError{exitNotRunning, err}
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+// Package config is the agent's configuration: what can be set, where it is
+// read from, and which values are valid.
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"sluice/proxy"
+)
+
+// The places where things are unless the configuration says otherwise.
+const (
+	DefaultFile    = "/etc/rancher/sluice/config.yaml"
+	DefaultDataDir = "/var/lib/sluice"
+	DefaultSocket  = "/run/sluice/sluice.sock"
+)
+
+// EnvPrefix begins the name of every environment variable that sets an option:
+// --cluster-cidr is SLUICE_CLUSTER_CIDR.
+const EnvPrefix = "SLUICE_"
+
+// The values of Config.ProxyMode.
+const (
+	// ModeAuto takes the best writer that the kernel has the features for.
+	ModeAuto = "auto"
+	// ModeNFTables writes nftables rules.
+	ModeNFTables = "nftables"
+	// ModeIPTables is kube-proxy's other mode. No writer for it is built in.
+	ModeIPTables = "iptables"
+)
+
+// The values of Config.LogFormat.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// Config is the whole configuration. Every field is one option: a flag of
+// `sluice agent`, an environment variable and a key of the configuration file.
+type Config struct {
+	// NodeName (--hostname-override) is the name of this node's Node object. Never empty
+	// after Load: the default is the host name in lower case, as the kubelet has it.
+	NodeName string
+
+	// Manifests (--manifests) is a directory of YAML and JSON manifests to read objects from.
+	Manifests string
+	// Kubeconfig (--kubeconfig) is kept for the API source, which is not built in yet.
+	Kubeconfig string
+
+	// ProxyMode (--proxy-mode) is ModeAuto or ModeNFTables.
+	ProxyMode string
+	// ClusterCIDRs (--cluster-cidr) are the pods' ranges, one per family at most.
+	ClusterCIDRs []netip.Prefix
+	// DetectLocalMode (--detect-local-mode) says how pods are told from other sources;
+	// proxy.DetectNone leaves the choice to the agent.
+	DetectLocalMode proxy.DetectMode
+	// PodBridgeInterface (--pod-bridge-interface) goes with proxy.DetectBridgeInterface.
+	PodBridgeInterface string
+	// PodInterfaceNamePrefix (--pod-interface-name-prefix) goes with proxy.DetectInterfaceNamePrefix.
+	PodInterfaceNamePrefix string
+	// NodePortAddresses (--nodeport-addresses) are CIDRs and the words primary, localhost and
+	// all. Empty is primary.
+	NodePortAddresses []string
+	// MasqueradeAll (--masquerade-all) replaces the source of every flow to a ClusterIP.
+	MasqueradeAll bool
+
+	// SyncPeriod (--sync-period) is the longest time between two comparisons of the
+	// kernel with the desired state. Greater than 0.
+	SyncPeriod time.Duration
+	// MinSyncPeriod (--min-sync-period) is the shortest time between two writes while
+	// changes keep coming. A change that comes alone is written at once.
+	MinSyncPeriod time.Duration
+
+	// HealthzBindAddress (--healthz-bind-address) is where /healthz and /livez are served.
+	// The zero value serves neither.
+	HealthzBindAddress netip.AddrPort
+	// MetricsBindAddress (--metrics-bind-address) is checked and kept; nothing is served there yet.
+	MetricsBindAddress netip.AddrPort
+
+	// DataDir (--data-dir) is for what the agent keeps over a restart.
+	DataDir string
+	// Socket (--socket) is the unix socket of `sluice status` and `sluice get`.
+	Socket string
+
+	// LogLevel (--log-level, and --v 4 or more for debug) is the lowest level that is logged.
+	LogLevel slog.Level
+	// LogFormat (--log-format) is LogText or LogJSON.
+	LogFormat string
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Sources are what a configuration is read from, beside the files.
+type Sources struct {
+	// Flags holds the options that are set on the command line, by Option.Name, with
+	// each value as it was given.
+	Flags map[string][]string
+	// LookupEnv is os.LookupEnv, or a stand-in.
+	LookupEnv func(name string) (string, bool)
+	// Hostname is os.Hostname, or a stand-in.
+	Hostname func() (string, error)
+}
+
+// value is what one source says of an option.
+type value struct {
+	items  []string
+	origin string // for error messages: "--sync-period", "SLUICE_SYNC_PERIOD" or "FILE: sync-period"
+}
+
+// Load reads the configuration: the command line is stronger than the
+// environment, that is stronger than the files, and they are stronger than the
+// defaults. It reports all that is wrong at once. Warnings are about what has no
+// effect, such as unknown keys. Whether the values go together says Validate.
+func Load(src Sources) (c Config, warnings []string, err error) {
+	options := Options()
+
+	path, optional := DefaultFile, true
+	if v, ok := fromFlagsOrEnv(src, find(options, fileOption)); ok && v.items[0] != "" {
+		path, optional = v.items[0], false
+	}
+	inFiles, warnings, err := readFiles(options, path, optional)
+	if err != nil {
+		return Config{}, warnings, err
+	}
+
+	var errs []error
+	for i := range options {
+		o := &options[i]
+		v, ok := fromFlagsOrEnv(src, o)
+		if !ok {
+			v, ok = inFiles[o.Name]
+		}
+		if !ok {
+			v = value{items: o.split([]string{o.Default}), origin: "--" + o.Name}
+		}
+		if err := o.set(&c, v.items); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", v.origin, err))
+		}
+	}
+	if c.NodeName == "" {
+		c.NodeName, err = src.Hostname()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read the host name: %w; set --hostname-override", err))
+		}
+	}
+	// As the kubelet does: a Node's name is a DNS name, and has no capitals.
+	c.NodeName = strings.ToLower(strings.TrimSpace(c.NodeName))
+	return c, warnings, errors.Join(errs...)
+}
+
+// FromProcess is Load's Sources with this process's environment and host name.
+func FromProcess(flags map[string][]string) Sources {
+	return Sources{Flags: flags, LookupEnv: os.LookupEnv, Hostname: os.Hostname}
+}
+
+func find(options []Option, name string) *Option {
+	for i := range options {
+		if options[i].Name == name {
+			return &options[i]
+		}
+	}
+	return nil
+}
+
+func fromFlagsOrEnv(src Sources, o *Option) (value, bool) {
+	if given, ok := src.Flags[o.Name]; ok && len(given) > 0 {
+		return value{o.split(given), "--" + o.Name}, true
+	}
+	given, ok := src.LookupEnv(o.Env())
+	// An empty variable is a usual way to unset one. Only where "" is a value is it taken for one.
+	if !ok || given == "" && o.Type != String && o.Type != List {
+		return value{}, false
+	}
+	return value{o.split([]string{given}), o.Env()}, true
+}
+
+// split makes the items of an option out of the values that were given: for a List all
+// parts of all values, else the last value.
+func (o *Option) split(given []string) []string {
+	if o.Type != List {
+		last := given[len(given)-1]
+		if o.Type == Bool && last == "" {
+			last = "false"
+		}
+		return []string{last}
+	}
+	var items []string
+	for _, g := range given {
+		for part := range strings.SplitSeq(g, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				items = append(items, part)
+			}
+		}
+	}
+	return items
+}

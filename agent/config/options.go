@@ -1,0 +1,259 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/proxy"
+)
+
+// Type is the form of an option's value.
+type Type uint8
+
+// The types of option.
+const (
+	String   Type = iota
+	List          // comma-separated, and the flag can be given more than once
+	Bool          // true or false
+	Int           // decimal
+	Duration      // as time.ParseDuration reads it: 100ms, 30s, 1m
+)
+
+func (t Type) String() string {
+	return [...]string{"a string", "a list of strings", "true or false", "a whole number", `a duration like "30s"`}[t]
+}
+
+// Option is one thing that can be set.
+type Option struct {
+	// Name is the flag without dashes, and the key in a configuration file.
+	Name string
+	// Alias is another name of the flag; empty for none. It is not a key.
+	Alias string
+	Type  Type
+	// Placeholder stands for the value in the help text.
+	Placeholder string
+	// Default is what an option that is nowhere set has, in the form of a flag's value.
+	Default string
+	// Usage is one sentence for the help text.
+	Usage string
+
+	// set parses the items (one, except for a List) into the Config.
+	set func(c *Config, items []string) error
+}
+
+// Env is the option's environment variable.
+func (o *Option) Env() string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_"))
+}
+
+// fileOption is the option that names the configuration file; it cannot be set in one.
+const fileOption = "config"
+
+// Options lists all options in the order of the help text.
+func Options() []Option {
+	return []Option{
+		{Name: "manifests", Placeholder: "DIR",
+			Usage: "read Services, EndpointSlices and this node's Node from the YAML and JSON files in DIR; no cluster is needed",
+			set:   text(func(c *Config) *string { return &c.Manifests })},
+		{Name: "kubeconfig", Placeholder: "FILE",
+			Usage: "accepted beside --manifests and not read: this version has no API source",
+			set:   text(func(c *Config) *string { return &c.Kubeconfig })},
+
+		{Name: "hostname-override", Alias: "node-name", Placeholder: "NAME",
+			Usage: "name of this node's Node object (default: the host name in lower case)",
+			set:   text(func(c *Config) *string { return &c.NodeName })},
+		{Name: "cluster-cidr", Type: List, Placeholder: "CIDR[,CIDR]",
+			Usage: "the pods' address range, one for each IP family",
+			set:   setPrefixes(func(c *Config) *[]netip.Prefix { return &c.ClusterCIDRs })},
+		{Name: "detect-local-mode", Placeholder: "MODE",
+			Usage: "how pods are told from other sources: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix " +
+				"(default: ClusterCIDR if --cluster-cidr is set, else NodeCIDR)",
+			set: setDetectMode},
+		{Name: "pod-bridge-interface", Placeholder: "NAME",
+			Usage: "the pods' bridge, for --detect-local-mode BridgeInterface",
+			set:   text(func(c *Config) *string { return &c.PodBridgeInterface })},
+		{Name: "pod-interface-name-prefix", Placeholder: "PREFIX",
+			Usage: "what the names of the pods' interfaces begin with, for --detect-local-mode InterfaceNamePrefix",
+			set:   text(func(c *Config) *string { return &c.PodInterfaceNamePrefix })},
+		{Name: "nodeport-addresses", Type: List, Placeholder: "CIDR|WORD[,...]", Default: "primary",
+			Usage: "which of this node's addresses serve NodePorts: CIDRs, primary, localhost or all",
+			set:   list(func(c *Config) *[]string { return &c.NodePortAddresses })},
+
+		{Name: "proxy-mode", Placeholder: "MODE", Default: ModeAuto,
+			Usage: "auto or nftables",
+			set:   oneOf(func(c *Config) *string { return &c.ProxyMode }, ModeAuto, ModeNFTables, ModeIPTables)},
+		{Name: "masquerade-all", Type: Bool,
+			Usage: "replace the source address of every connection to a ClusterIP",
+			set:   setBool(func(c *Config) *bool { return &c.MasqueradeAll })},
+		{Name: "sync-period", Type: Duration, Placeholder: "TIME", Default: "30s",
+			Usage: "compare the kernel with what should be there at least this often, and mend it",
+			set:   setDuration(func(c *Config) *time.Duration { return &c.SyncPeriod })},
+		{Name: "min-sync-period", Type: Duration, Placeholder: "TIME", Default: "100ms",
+			Usage: "while changes keep coming, write at most once in this time; a change that comes alone is written at once",
+			set:   setDuration(func(c *Config) *time.Duration { return &c.MinSyncPeriod })},
+
+		{Name: "healthz-bind-address", Placeholder: "IP[:PORT]", Default: "0.0.0.0:10256",
+			Usage: `serve /healthz and /livez here; "" serves neither`,
+			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.HealthzBindAddress }, 10256)},
+		{Name: "metrics-bind-address", Placeholder: "IP[:PORT]", Default: "127.0.0.1:10249",
+			Usage: "accepted; this version serves no metrics",
+			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.MetricsBindAddress }, 10249)},
+		{Name: "socket", Placeholder: "PATH", Default: DefaultSocket,
+			Usage: "unix socket that `sluice status` and `sluice get` ask the agent on",
+			set:   text(func(c *Config) *string { return &c.Socket })},
+
+		{Name: fileOption, Placeholder: "FILE", Default: DefaultFile,
+			Usage: "configuration file; the *.yaml files in FILE.d are read after it",
+			set:   func(*Config, []string) error { return nil }}, // Load has read it by then
+		{Name: "data-dir", Placeholder: "DIR", Default: DefaultDataDir,
+			Usage: "directory for what the agent keeps over a restart",
+			set:   text(func(c *Config) *string { return &c.DataDir })},
+		{Name: "log-level", Placeholder: "LEVEL", Default: "info",
+			Usage: "lowest level that is logged: debug, info, warn or error",
+			set:   setLogLevel},
+		{Name: "v", Type: Int, Placeholder: "N", Default: "0",
+			Usage: "verbosity as kube-proxy has it: 4 and more is --log-level debug",
+			set:   setVerbosity},
+		{Name: "log-format", Placeholder: "FORMAT", Default: LogText,
+			Usage: "text or json",
+			set:   oneOf(func(c *Config) *string { return &c.LogFormat }, LogText, LogJSON)},
+	}
+}
+
+func text(field func(*Config) *string) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		*field(c) = items[0]
+		return nil
+	}
+}
+
+func list(field func(*Config) *[]string) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		*field(c) = items
+		return nil
+	}
+}
+
+func oneOf(field func(*Config) *string, valid ...string) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		for _, v := range valid {
+			if strings.EqualFold(items[0], v) {
+				*field(c) = v
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is not one of %s", items[0], strings.Join(valid, ", "))
+	}
+}
+
+func setBool(field func(*Config) *bool) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		b, err := strconv.ParseBool(items[0])
+		if err != nil {
+			return fmt.Errorf("%q is not %v", items[0], Bool)
+		}
+		*field(c) = b
+		return nil
+	}
+}
+
+func setDuration(field func(*Config) *time.Duration) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		d, err := time.ParseDuration(items[0])
+		if err != nil {
+			return fmt.Errorf("%q is not %v (units: ms, s, m, h)", items[0], Duration)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+// setAddrPort reads IP:PORT, or IP alone with kube-proxy's port. "" is the zero AddrPort.
+func setAddrPort(field func(*Config) *netip.AddrPort, port uint16) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		s := items[0]
+		if s == "" {
+			*field(c) = netip.AddrPort{}
+			return nil
+		}
+		if addr, err := netip.ParseAddr(s); err == nil {
+			*field(c) = netip.AddrPortFrom(addr, port)
+			return nil
+		}
+		ap, err := netip.ParseAddrPort(s)
+		if err != nil || ap.Port() == 0 {
+			return fmt.Errorf("%q is not IP:PORT with a port from 1 to 65535, like 127.0.0.1:%d or [::1]:%d", s, port, port)
+		}
+		*field(c) = ap
+		return nil
+	}
+}
+
+func setPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, []string) error {
+	return func(c *Config, items []string) error {
+		var prefixes []netip.Prefix
+		for _, s := range items {
+			p, err := netip.ParsePrefix(s)
+			if err != nil {
+				return fmt.Errorf("%q is not a CIDR like 10.42.0.0/16 or fd42::/56", s)
+			}
+			if p != p.Masked() {
+				return fmt.Errorf("%q has bits set behind the prefix; meant is probably %s", s, p.Masked())
+			}
+			prefixes = append(prefixes, p)
+		}
+		*field(c) = prefixes
+		return nil
+	}
+}
+
+// detectModes are the words of --detect-local-mode, which are kube-proxy's.
+var detectModes = []proxy.DetectMode{
+	proxy.DetectClusterCIDR, proxy.DetectNodeCIDR, proxy.DetectBridgeInterface, proxy.DetectInterfaceNamePrefix,
+}
+
+func setDetectMode(c *Config, items []string) error {
+	if items[0] == "" {
+		c.DetectLocalMode = proxy.DetectNone
+		return nil
+	}
+	for _, m := range detectModes {
+		if strings.EqualFold(items[0], string(m)) {
+			c.DetectLocalMode = m
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not one of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix", items[0])
+}
+
+func setLogLevel(c *Config, items []string) error {
+	switch strings.ToLower(items[0]) {
+	case "debug":
+		c.LogLevel = slog.LevelDebug
+	case "info":
+		c.LogLevel = slog.LevelInfo
+	case "warn", "warning":
+		c.LogLevel = slog.LevelWarn
+	case "error":
+		c.LogLevel = slog.LevelError
+	default:
+		return fmt.Errorf("%q is not one of debug, info, warn, error", items[0])
+	}
+	return nil
+}
+
+// setVerbosity follows the Kubernetes logging conventions, where 4 is the level of debugging.
+func setVerbosity(c *Config, items []string) error {
+	n, err := strconv.Atoi(items[0])
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is not a whole number from 0", items[0])
+	}
+	if n >= 4 {
+		c.LogLevel = slog.LevelDebug
+	}
+	return nil
+}

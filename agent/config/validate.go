@@ -1,0 +1,84 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"sluice/proxy"
+)
+
+// maxSocketPath is what fits into sun_path of struct sockaddr_un (linux/un.h) with its final zero.
+const maxSocketPath = 107
+
+// maxInterfaceName is IFNAMSIZ (linux/if.h) without the final zero.
+const maxInterfaceName = 15
+
+// Validate says what keeps the agent from running with this configuration:
+// all of it at once, each error with the flag, the value and the remedy.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if c.Manifests == "" {
+		if c.Kubeconfig != "" {
+			bad("--kubeconfig %s: this version cannot read from an API server; use --manifests DIR", c.Kubeconfig)
+		} else {
+			bad("--manifests is not set: there is nothing to read Services from; use --manifests DIR")
+		}
+	}
+	if c.ProxyMode == ModeIPTables {
+		bad("--proxy-mode %s: this version writes nftables rules only; use auto or nftables", c.ProxyMode)
+	}
+	if msgs := validation.IsDNS1123Subdomain(c.NodeName); len(msgs) > 0 {
+		bad("--hostname-override %q cannot be a node's name: %s", c.NodeName, strings.Join(msgs, "; "))
+	}
+
+	perFamily := map[proxy.Family]int{}
+	for _, p := range c.ClusterCIDRs {
+		perFamily[proxy.FamilyOf(p.Addr())]++
+	}
+	for _, f := range proxy.Families {
+		if perFamily[f] > 1 {
+			bad("--cluster-cidr has %d %v ranges; give at most one for each family", perFamily[f], f)
+		}
+	}
+	switch c.DetectLocalMode {
+	case proxy.DetectBridgeInterface:
+		if c.PodBridgeInterface == "" {
+			bad("--detect-local-mode %s needs --pod-bridge-interface", c.DetectLocalMode)
+		}
+	case proxy.DetectInterfaceNamePrefix:
+		if c.PodInterfaceNamePrefix == "" {
+			bad("--detect-local-mode %s needs --pod-interface-name-prefix", c.DetectLocalMode)
+		}
+	}
+	for _, i := range [...]struct{ flag, name string }{
+		{"--pod-bridge-interface", c.PodBridgeInterface},
+		{"--pod-interface-name-prefix", c.PodInterfaceNamePrefix},
+	} {
+		if len(i.name) > maxInterfaceName || strings.ContainsAny(i.name, "/ \t\n*") {
+			bad("%s %q cannot be an interface's name: at most %d characters, no blank, slash or star", i.flag, i.name, maxInterfaceName)
+		}
+	}
+
+	if c.SyncPeriod <= 0 {
+		bad("--sync-period %v must be greater than 0", c.SyncPeriod)
+	}
+	if c.MinSyncPeriod < 0 {
+		bad("--min-sync-period %v must not be negative", c.MinSyncPeriod)
+	}
+	if c.MinSyncPeriod > c.SyncPeriod {
+		bad("--min-sync-period %v must not be longer than --sync-period %v", c.MinSyncPeriod, c.SyncPeriod)
+	}
+
+	if !strings.HasPrefix(c.Socket, "/") || len(c.Socket) > maxSocketPath {
+		bad("--socket %q must be an absolute path of at most %d bytes", c.Socket, maxSocketPath)
+	}
+	if !strings.HasPrefix(c.DataDir, "/") {
+		bad("--data-dir %q must be an absolute path", c.DataDir)
+	}
+	return errors.Join(errs...)
+}

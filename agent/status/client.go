@@ -1,0 +1,87 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// NotRunningError says that no agent listens on the socket.
+type NotRunningError struct{ Socket string }
+
+func (e *NotRunningError) Error() string {
+	return fmt.Sprintf("no sluice agent is running on %s; start one with `sluice agent`, or name its --socket", e.Socket)
+}
+
+// Client asks a running agent. Its methods return a *NotRunningError if there is none.
+type Client struct {
+	// Socket is the path of the agent's socket.
+	Socket string
+}
+
+// timeout is for one question. An agent that is busy with ten thousands of Services answers within it.
+const timeout = 10 * time.Second
+
+// Status asks how the agent is.
+func (c Client) Status(ctx context.Context) (s Status, err error) {
+	err = c.get(ctx, pathStatus, &s)
+	return s, err
+}
+
+// Services asks for the Services that are served.
+func (c Client) Services(ctx context.Context) ([]Service, error) {
+	var l List[Service]
+	err := c.get(ctx, pathServices, &l)
+	return l.Items, err
+}
+
+// Endpoints asks for the endpoints of all Services.
+func (c Client) Endpoints(ctx context.Context) ([]Endpoint, error) {
+	var l List[Endpoint]
+	err := c.get(ctx, pathEndpoints, &l)
+	return l.Items, err
+}
+
+func (c Client) get(ctx context.Context, path string, doc any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", c.Socket)
+		},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sluice"+path, nil)
+	if err != nil {
+		return fmt.Errorf("ask the agent: %w", err)
+	}
+	response, err := transport.RoundTrip(request)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return &NotRunningError{c.Socket}
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("ask the agent on %s: permission denied; run this as root", c.Socket)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("ask the agent on %s: no answer within %v; its log may say why", c.Socket, timeout)
+	case err != nil:
+		return fmt.Errorf("ask the agent on %s: %w", c.Socket, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what could be read says the most there is to say
+		return fmt.Errorf("ask the agent on %s: %s: %s", c.Socket, response.Status, strings.TrimSpace(string(text)))
+	}
+	if err := json.NewDecoder(response.Body).Decode(doc); err != nil {
+		return fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// The paths that are served. Each answers GET with one document.
+const (
+	pathStatus    = "/status"
+	pathServices  = "/services"
+	pathEndpoints = "/endpoints"
+)
+
+// Serve answers on l, which comes from Listen, until ctx ends, and closes it.
+// It returns an error only if it stopped for another reason than ctx.
+func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathStatus, answer(log, p.Status))
+	mux.HandleFunc("GET "+pathServices, answer(log, func(ctx context.Context) (List[Service], error) {
+		items, err := p.Services(ctx)
+		return List[Service]{items}, err
+	}))
+	mux.HandleFunc("GET "+pathEndpoints, answer(log, func(ctx context.Context) (List[Endpoint], error) {
+		items, err := p.Endpoints(ctx)
+		return List[Endpoint]{items}, err
+	}))
+	server := &http.Server{
+		Handler:           mux,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      time.Minute,
+		MaxHeaderBytes:    4 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	server.SetKeepAlivesEnabled(false) // each question is a connection of its own; none is kept waiting
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// answer serves one document.
+func answer[T any](log *slog.Logger, get func(context.Context) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		doc, err := get(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(doc); err != nil {
+			log.Debug("cannot send a status document", "path", r.URL.Path, "error", err)
+		}
+	}
+}

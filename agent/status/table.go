@@ -1,0 +1,143 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// none stands for an empty cell, as with kubectl.
+const none = "<none>"
+
+// WriteServices writes a table in kubectl's style. wide adds columns.
+func WriteServices(w io.Writer, services []Service, wide bool, now time.Time) error {
+	t := newTable(w)
+	header := []string{"NAMESPACE", "NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "ENDPOINTS", "AGE"}
+	if wide {
+		header = append(header, "INTERNAL", "EXTERNAL", "AFFINITY", "SOURCE-RANGES", "NOT-SERVED")
+	}
+	t.row(header...)
+	for i := range services {
+		s := &services[i]
+		clusterIPs := s.ClusterIPs
+		if !wide && len(clusterIPs) > 1 {
+			clusterIPs = clusterIPs[:1]
+		}
+		created := "<unknown>"
+		if !s.Created.IsZero() {
+			created = age(s.Created, now)
+		}
+		row := []string{s.Namespace, s.Name, s.Type, cell(clusterIPs), cell(s.ExternalIPs), s.ports(), s.endpoints(), created}
+		if wide {
+			affinity := none
+			if s.AffinitySeconds > 0 {
+				affinity = duration(time.Duration(s.AffinitySeconds) * time.Second)
+			}
+			row = append(row, s.InternalTrafficPolicy, cell(nonEmpty(s.ExternalTrafficPolicy)), affinity, cell(s.SourceRanges), strings.Join(s.NotServed, "; "))
+		}
+		t.row(row...)
+	}
+	return t.Flush()
+}
+
+// ports is kubectl's form: 80/TCP,443:30443/TCP.
+func (s *Service) ports() string {
+	var b strings.Builder
+	for i, p := range s.Ports {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(int(p.Port)))
+		if p.NodePort != 0 {
+			b.WriteString(":" + strconv.Itoa(int(p.NodePort)))
+		}
+		b.WriteString("/" + p.Protocol)
+	}
+	return b.String()
+}
+
+// endpoints is "used/total", once if all families agree, else for each family.
+func (s *Service) endpoints() string {
+	if len(s.Endpoints) == 0 {
+		return none
+	}
+	var cells []string
+	for _, e := range s.Endpoints {
+		cells = append(cells, fmt.Sprintf("%d/%d", e.Used, e.Total))
+	}
+	for _, c := range cells {
+		if c != cells[0] {
+			return strings.Join(cells, ",")
+		}
+	}
+	return cells[0]
+}
+
+// WriteEndpoints writes a table in kubectl's style. wide adds columns.
+func WriteEndpoints(w io.Writer, endpoints []Endpoint, wide bool) error {
+	t := newTable(w)
+	header := []string{"NAMESPACE", "SERVICE", "PORT", "ADDRESS", "NODE", "READY", "SERVING", "TERMINATING", "LOCAL", "USED"}
+	if wide {
+		header = append(header, "ZONE", "HINTS")
+	}
+	t.row(append(header, "REASON")...)
+	for i := range endpoints {
+		e := &endpoints[i]
+		port := e.Protocol
+		if e.Port != "" {
+			port = e.Port + "/" + port
+		}
+		row := []string{e.Namespace, e.Service, port, e.Address.String(), cell(nonEmpty(e.Node)),
+			yesNo(e.Ready), yesNo(e.Serving), yesNo(e.Terminating), yesNo(e.Local), string(e.Used)}
+		if wide {
+			row = append(row, cell(nonEmpty(e.Zone)), cell(append(prefix("zone=", e.HintZones), prefix("node=", e.HintNodes)...)))
+		}
+		t.row(append(row, e.Reason)...)
+	}
+	return t.Flush()
+}
+
+type table struct{ *tabwriter.Writer }
+
+// newTable has kubectl's distances.
+func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 6, 4, 3, ' ', 0)} }
+
+// row writes one line; the error comes from Flush.
+func (t table) row(cells ...string) {
+	for len(cells) > 0 && cells[len(cells)-1] == "" { // no blanks at a line's end
+		cells = cells[:len(cells)-1]
+	}
+	fmt.Fprintln(t, strings.Join(cells, "\t"))
+}
+
+func cell(values []string) string {
+	if len(values) == 0 {
+		return none
+	}
+	return strings.Join(values, ",")
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+func prefix(with string, values []string) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, with+v)
+	}
+	return out
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,141 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Write writes the status for people, as of now.
+func (s *Status) Write(w io.Writer, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	state := "healthy"
+	if !s.Healthy {
+		state = "not healthy"
+	}
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", key, fmt.Sprintf(format, args...)) // Flush reports the error
+	}
+	line("sluice", "%s, version %s, pid %d, up %s", state, s.Version, s.PID, age(s.Started, now))
+	for _, r := range s.Reasons {
+		line("", "%s", r)
+	}
+	line("mode", "%s", s.Mode)
+	line("node", "%s, addresses %s", s.Node, join(s.NodeAddresses))
+	line("nodeports", "at %s", join(s.NodePortAddresses))
+	line("pods", "%s", s.Detection)
+	synced := "synced"
+	if !s.Synced {
+		synced = "not synced yet"
+	}
+	line("source", "%s, %s%s", s.Source, synced, s.objects())
+	for _, f := range s.Families {
+		line(f.Family.String(), "%s", f.text(now))
+		if f.LastError != "" {
+			line("", "last error: %s", f.LastError)
+		}
+		if !f.RetryAt.IsZero() {
+			line("", "next try in %s", duration(max(0, f.RetryAt.Sub(now))))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	section := func(title string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(t, "\n%s\n", title)
+			for _, l := range lines {
+				fmt.Fprintf(t, "  %s\n", l)
+			}
+		}
+	}
+	var problems []string
+	for _, p := range s.Problems {
+		problems = append(problems, fmt.Sprintf("%s: %s (for %s)", p.Where, p.Reason, age(p.Since, now)))
+	}
+	section("Not taken up:", problems)
+	section("Not served:", s.Conflicts)
+	return t.Flush()
+}
+
+// objects lists what is held: ", 3 Service, 3 EndpointSlice, 1 Node".
+func (s *Status) objects() string {
+	var b strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(s.Objects)) {
+		fmt.Fprintf(&b, ", %d %s", s.Objects[kind], kind)
+	}
+	return b.String()
+}
+
+func (f *Family) text(now time.Time) string {
+	last := "never written"
+	if !f.LastSync.IsZero() {
+		last = fmt.Sprintf("in sync %s ago", age(f.LastSync, now))
+	}
+	if f.Pending {
+		last += ", changes waiting"
+	}
+	return fmt.Sprintf("%s, %s, %s; %s; %s",
+		count(f.Services, "service"), count(f.Frontends, "frontend"), count(f.Endpoints, "endpoint"), last, count(f.Repairs, "repair"))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func join(addrs []netip.Addr) string {
+	if len(addrs) == 0 {
+		return "none"
+	}
+	var b strings.Builder
+	for i, a := range addrs {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(a.String())
+	}
+	return b.String()
+}
+
+// age is the time from t to now in kubectl's short form.
+func age(t, now time.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration(max(0, now.Sub(t)))
+}
+
+// duration is d in its two largest units, the second only while it matters: 40s, 5m10s, 3h12m, 2d4h, 40d.
+func duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 10*time.Minute:
+		return two(d, time.Minute, "m", time.Second, "s")
+	case d < 3*time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 8*time.Hour:
+		return two(d, time.Hour, "h", time.Minute, "m")
+	case d < 2*day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d < 8*day:
+		return two(d, day, "d", time.Hour, "h")
+	}
+	return fmt.Sprintf("%dd", d/day)
+}
+
+func two(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
+	if rest := d % big / small; rest > 0 {
+		return fmt.Sprintf("%d%s%d%s", d/big, bigName, rest, smallName)
+	}
+	return fmt.Sprintf("%d%s", d/big, bigName)
+}
