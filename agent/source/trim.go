@@ -1,0 +1,153 @@
+package source
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Labels that are read, by kind. All others are cleared.
+var (
+	// A Service with this label belongs to another proxy (KEP-2447); k8s.io/api has no constant for it.
+	serviceLabels       = []string{"service.kubernetes.io/service-proxy-name"}
+	endpointSliceLabels = []string{discoveryv1.LabelServiceName, corev1.IsHeadlessService}
+	nodeLabels          = []string{corev1.LabelTopologyZone}
+)
+
+// Trim clears every field of obj that is not read, in place, so that what is
+// kept and stored is small: most of an object's bytes are managedFields,
+// annotations, conditions and status that a Service proxy has no use for. It
+// knows *corev1.Service, *discoveryv1.EndpointSlice, *corev1.Node and
+// *networkingv1.ServiceCIDR; of any other object only the metadata is trimmed.
+//
+// The metadata keeps name, namespace, uid, resourceVersion, creationTimestamp and
+// deletionTimestamp; of the labels those that are read.
+func Trim(obj metav1.Object) {
+	switch o := obj.(type) {
+	case *corev1.Service:
+		trimService(o)
+	case *discoveryv1.EndpointSlice:
+		trimEndpointSlice(o)
+	case *corev1.Node:
+		trimNode(o)
+	case *networkingv1.ServiceCIDR:
+		trimServiceCIDR(o)
+	default:
+		obj.SetLabels(nil)
+		obj.SetAnnotations(nil)
+		obj.SetManagedFields(nil)
+		obj.SetOwnerReferences(nil)
+		obj.SetFinalizers(nil)
+	}
+}
+
+// trimMeta returns the fields of m that are read, with the named labels and annotations.
+func trimMeta(m *metav1.ObjectMeta, labels, annotations []string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:              m.Name,
+		Namespace:         m.Namespace,
+		UID:               m.UID,
+		ResourceVersion:   m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp,
+		DeletionTimestamp: m.DeletionTimestamp,
+		Labels:            pick(m.Labels, labels),
+		Annotations:       pick(m.Annotations, annotations),
+	}
+}
+
+// pick returns the entries of m under keys, nil if there are none.
+func pick(m map[string]string, keys []string) map[string]string {
+	var picked map[string]string
+	for _, k := range keys {
+		v, ok := m[k]
+		if !ok {
+			continue
+		}
+		if picked == nil {
+			picked = make(map[string]string, 1)
+		}
+		picked[k] = v
+	}
+	return picked
+}
+
+func trimService(s *corev1.Service) {
+	spec := &s.Spec
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		spec.Ports[i] = corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, NodePort: p.NodePort}
+	}
+	var affinity *corev1.SessionAffinityConfig
+	if spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		affinity = spec.SessionAffinityConfig
+	}
+	ingress := s.Status.LoadBalancer.Ingress
+	for i := range ingress {
+		ingress[i] = corev1.LoadBalancerIngress{IP: ingress[i].IP, IPMode: ingress[i].IPMode}
+	}
+	*s = corev1.Service{
+		ObjectMeta: trimMeta(&s.ObjectMeta, serviceLabels, nil),
+		Spec: corev1.ServiceSpec{
+			Type:                     spec.Type,
+			ClusterIP:                spec.ClusterIP,
+			ClusterIPs:               spec.ClusterIPs,
+			IPFamilies:               spec.IPFamilies,
+			Ports:                    spec.Ports,
+			ExternalIPs:              spec.ExternalIPs,
+			SessionAffinity:          spec.SessionAffinity,
+			SessionAffinityConfig:    affinity,
+			ExternalTrafficPolicy:    spec.ExternalTrafficPolicy,
+			InternalTrafficPolicy:    spec.InternalTrafficPolicy,
+			HealthCheckNodePort:      spec.HealthCheckNodePort,
+			LoadBalancerSourceRanges: spec.LoadBalancerSourceRanges,
+		},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
+	}
+}
+
+func trimEndpointSlice(s *discoveryv1.EndpointSlice) {
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		s.Ports[i] = discoveryv1.EndpointPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		// Only the first address is used: an endpoint's others are the same backend (discovery/v1).
+		addresses := e.Addresses
+		if len(addresses) > 1 {
+			addresses = []string{addresses[0]}
+		}
+		s.Endpoints[i] = discoveryv1.Endpoint{
+			Addresses:  addresses,
+			Conditions: e.Conditions,
+			NodeName:   e.NodeName,
+			Hints:      e.Hints,
+		}
+	}
+	*s = discoveryv1.EndpointSlice{
+		ObjectMeta:  trimMeta(&s.ObjectMeta, endpointSliceLabels, []string{corev1.EndpointsLastChangeTriggerTime}),
+		AddressType: s.AddressType,
+		Ports:       s.Ports,
+		Endpoints:   s.Endpoints,
+	}
+}
+
+func trimNode(n *corev1.Node) {
+	*n = corev1.Node{
+		ObjectMeta: trimMeta(&n.ObjectMeta, nodeLabels, nil),
+		Spec: corev1.NodeSpec{
+			PodCIDR:  n.Spec.PodCIDR,
+			PodCIDRs: n.Spec.PodCIDRs,
+			Taints:   n.Spec.Taints,
+		},
+		Status: corev1.NodeStatus{Addresses: n.Status.Addresses},
+	}
+}
+
+func trimServiceCIDR(c *networkingv1.ServiceCIDR) {
+	*c = networkingv1.ServiceCIDR{
+		ObjectMeta: trimMeta(&c.ObjectMeta, nil, nil),
+		Spec:       c.Spec,
+	}
+}
