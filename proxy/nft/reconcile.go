@@ -1,0 +1,280 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/proxy"
+)
+
+// Reconcile implements proxy.Writer. Rules are always written anew, for they
+// are few; of the elements only those that differ. A table that does not exist
+// yet is filled before it is hooked into the packet path, in transactions of bounded size.
+func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, error) {
+	w.slots = nil
+	w.settings = s.Settings()
+	clear(w.refs)
+	w.batch.reset()
+	rules := ruleset{family: w.opts.Family, settings: w.settings}
+	chains := rules.chains()
+
+	t, err := w.openTable(chains)
+	if err != nil {
+		return proxy.Stats{}, err
+	}
+	r := reconciler{w: w, state: s, hooked: true, have: map[elemKey]elemValue{}, whole: t.replaced}
+	for _, c := range chains {
+		if _, ok := t.chains[c.name]; !ok {
+			r.hooked = t.replaced
+		}
+	}
+	if len(t.sets) > 0 {
+		if err := r.read(); err != nil {
+			return proxy.Stats{}, err
+		}
+	} else {
+		for id := range setCount {
+			w.batch.newSet(id)
+		}
+	}
+	if err := r.chains(chains); err != nil {
+		return proxy.Stats{}, err
+	}
+	if err := r.elements(ctx); err != nil {
+		return proxy.Stats{}, err
+	}
+	if err := r.finish(&t, chains); err != nil {
+		return proxy.Stats{}, err
+	}
+	return r.stats, nil
+}
+
+// openTable makes sure that there is a table that is ours to change, and returns
+// what is in it. A table that cannot be gone on with is replaced within the
+// transaction that the caller goes on to fill.
+func (w *Writer) openTable(chains []chainDef) (kernelTable, error) {
+	t, err := w.readTable()
+	if err != nil {
+		return t, err
+	}
+	if t.exists {
+		if err := w.claim(&t); err != nil {
+			return t, err
+		}
+		why := t.fits(w.batch.defs, chains)
+		if why == "" {
+			return t, nil
+		}
+		w.log.Warn("table is made anew", "table", TableName, "family", w.opts.Family, "reason", why)
+	}
+	var flags uint32
+	if !w.opts.Shared {
+		if flags, err = w.ownership(); err != nil {
+			return t, err
+		}
+	}
+	if t.exists {
+		w.batch.deleteTable(TableName)
+	}
+	w.batch.newTable(TableName, flags)
+	return kernelTable{exists: true, replaced: t.exists}, nil
+}
+
+// ownership returns the flags that reserve a table, or 0 where the kernel has not both. It tries them.
+func (w *Writer) ownership() (uint32, error) {
+	const probe = TableName + "-probe"
+	w.batch.newTable(probe, ownerPersist)
+	w.batch.deleteTable(probe)
+	err := w.conn.commit(w.batch)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
+		w.log.Info("kernel cannot reserve a table (6.9 and later can): changes by other programs are repaired instead", "family", w.opts.Family)
+		return 0, nil
+	}
+	return ownerPersist, w.explain(err)
+}
+
+// explain adds the remedy to errors that a user can do something about.
+func (w *Writer) explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("write nftables rules: %w; run as root or with CAP_NET_ADMIN", err)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
+		return fmt.Errorf("write nftables rules: %w; the kernel lacks nf_tables for %s (CONFIG_NF_TABLES_%s)", err, w.opts.Family, w.opts.Family)
+	}
+	return err
+}
+
+// reconciler is one run of Reconcile.
+type reconciler struct {
+	w      *Writer
+	state  *proxy.State
+	hooked bool // packets see the table already: each transaction must leave every frontend right
+	whole  bool // all must be one transaction
+	have   map[elemKey]elemValue
+	stats  proxy.Stats
+}
+
+// read takes in all elements that the kernel has, but for the affinity entries.
+func (r *reconciler) read() error {
+	for id := range setCount {
+		if id == affinity {
+			continue
+		}
+		restart := func() {
+			for k := range r.have {
+				if k.set == id {
+					delete(r.have, k)
+				}
+			}
+		}
+		err := r.w.readElements(id, restart, func(k elemKey, v elemValue, _ time.Duration) { r.have[k] = v })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chains puts the chains that always exist into the batch, but no base chain while the table is filled.
+func (r *reconciler) chains(chains []chainDef) error {
+	b := r.w.batch
+	for _, c := range chains {
+		if c.hook == nil {
+			b.newChain(c.name, nil)
+		}
+	}
+	for _, c := range chains {
+		if c.hook == nil {
+			if err := b.setRules(c.name, c.rules); err != nil {
+				return err
+			}
+		}
+	}
+	if r.hooked {
+		return r.hook(chains)
+	}
+	return nil
+}
+
+// hook puts the base chains and their rules into the batch.
+func (r *reconciler) hook(chains []chainDef) error {
+	b := r.w.batch
+	for _, c := range chains {
+		if c.hook != nil {
+			b.newChain(c.name, c.hook)
+			if err := b.setRules(c.name, c.rules); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// want makes one element be there.
+func (r *reconciler) want(k elemKey, v elemValue) error {
+	if err := r.w.lead(r.w.batch, v.chain); err != nil {
+		return err
+	}
+	was, had := r.have[k]
+	delete(r.have, k)
+	switch {
+	case had && was == v:
+		r.stats.Unchanged++
+		return nil
+	case had:
+		r.w.batch.deleteElement(k, was)
+	}
+	r.w.batch.addElement(k, v)
+	return nil
+}
+
+func (r *reconciler) elements(ctx context.Context) error {
+	var err error
+	for f, route := range r.state.Routes() {
+		elementsOf(f, route, func(k elemKey, v elemValue) {
+			if e := r.want(k, v); e != nil && err == nil {
+				err = e
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.cut(ctx); err != nil {
+			return err
+		}
+	}
+	for a := range r.state.ClusterIPs() {
+		if err := r.want(addrKey(clusterIPs, a), elemValue{}); err != nil {
+			return err
+		}
+	}
+	for a := range r.state.LocalEndpoints() {
+		if err := r.want(addrKey(hairpin, a, a), elemValue{}); err != nil {
+			return err
+		}
+	}
+	// What the kernel has too much.
+	for k, v := range r.have {
+		r.w.batch.deleteElement(k, v)
+		if err := r.cut(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut commits what was collected when it is much.
+func (r *reconciler) cut(ctx context.Context) error {
+	if r.whole || r.w.batch.size() < min(chunk, r.w.conn.sendLimit/2) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.commit()
+}
+
+func (r *reconciler) commit() error {
+	r.stats.Added += r.w.batch.stats.Added
+	r.stats.Removed += r.w.batch.stats.Removed
+	return r.w.explain(r.w.conn.commit(r.w.batch))
+}
+
+// finish hooks the table in, and removes chains and affinity entries that nothing wants.
+func (r *reconciler) finish(t *kernelTable, chains []chainDef) error {
+	w := r.w
+	if !r.hooked {
+		if err := r.hook(chains); err != nil {
+			return err
+		}
+	}
+	known := map[string]bool{}
+	for _, c := range chains {
+		known[c.name] = true
+	}
+	for c := range w.refs {
+		known[c.String()] = true
+	}
+	// A chain can go only after the ones whose rules lead to it: those that need another first.
+	for _, leading := range []bool{true, false} {
+		for name := range t.chains {
+			if _, needs := parseChain(name).needs(); !known[name] && needs == leading {
+				w.batch.deleteChain(name)
+			}
+		}
+	}
+	wrong := w.pools.allowed(r.state)
+	if len(t.sets) > 0 {
+		if err := w.forgetWith(w.batch, wrong); err != nil {
+			return err
+		}
+	}
+	if err := r.commit(); err != nil {
+		return err
+	}
+	return w.forget(wrong)
+}

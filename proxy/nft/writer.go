@@ -1,0 +1,225 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/proxy"
+)
+
+// Options are what a Writer can be told.
+type Options struct {
+	// Family of the table. It must be set.
+	Family proxy.Family
+	// NetNS is a file descriptor of the network namespace to write to; 0 is the calling thread's.
+	NetNS int
+	// Shared leaves the table open to changes by other programs, where the kernel could reserve it.
+	Shared bool
+	// Log; nil logs nothing.
+	Log *slog.Logger
+}
+
+// Table flags of linux/netfilter/nf_tables.h: only the owner's socket may change
+// the table (NFT_TABLE_F_OWNER, kernel 5.12), and it stays when the owner goes
+// (NFT_TABLE_F_PERSIST, kernel 6.9). The first without the second would lose the rules with the process.
+const ownerPersist = 2 | 4
+
+// chunk is the size in bytes at which a large reconcile is cut into transactions.
+const chunk = 1 << 20
+
+// Writer is a proxy.Writer for nf_tables.
+type Writer struct {
+	opts  Options
+	log   *slog.Logger
+	conn  *conn
+	batch *batch
+	slots map[proxy.Frontend]*kernelSlots
+	// refs counts what leads to each counted chain.
+	refs  map[chain]int
+	pools affinityPools
+	// settings are those of the last Reconcile.
+	settings proxy.Settings
+}
+
+var _ proxy.Writer = (*Writer)(nil)
+
+// New opens a writer and reads which slots the kernel has.
+func New(opts Options) (*Writer, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	c, err := dial(opts.NetNS)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		opts: opts, log: opts.Log, conn: c, batch: newBatch(opts.Family, &c.seq),
+		refs: map[chain]int{}, pools: affinityPools{},
+	}
+	if w.slots, err = w.readSlots(); err != nil {
+		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.
+		w.log.Debug("kernel's slots not read", "family", opts.Family, "error", err)
+		w.slots = nil
+	}
+	return w, nil
+}
+
+// Slots implements proxy.Writer.
+func (w *Writer) Slots(f proxy.Frontend) (pool, localPool []netip.AddrPort) {
+	if s := w.slots[f]; s != nil {
+		return s.pool, s.local
+	}
+	return nil, nil
+}
+
+// Close ends the connection; the rules stay.
+func (w *Writer) Close() error { return w.conn.Close() }
+
+// Cleanup removes the table.
+func (w *Writer) Cleanup(context.Context) error {
+	t, err := w.readTable()
+	if err != nil || !t.exists {
+		return err
+	}
+	if err := w.claim(&t); err != nil {
+		return err
+	}
+	w.batch.deleteTable(TableName)
+	return w.conn.commit(w.batch)
+}
+
+// claim takes over a table that an owner who is gone left behind.
+func (w *Writer) claim(t *kernelTable) error {
+	if t.flags&ownerPersist == 0 || t.owner == w.conn.portID() {
+		return nil
+	}
+	w.batch.newTable(TableName, t.flags)
+	err := w.conn.commit(w.batch)
+	if errors.Is(err, unix.EPERM) && t.owner != 0 {
+		return fmt.Errorf("table %s (%s) belongs to another running program, by netlink port %d: is a second sluice agent running? %w", TableName, w.opts.Family, t.owner, err)
+	}
+	if err != nil {
+		return fmt.Errorf("take over table %s (%s): %w", TableName, w.opts.Family, err)
+	}
+	return nil
+}
+
+// Apply implements proxy.Writer.
+func (w *Writer) Apply(_ context.Context, d *proxy.Delta) (proxy.Stats, error) {
+	wrong := w.pools.lost(d.Frontends)
+	b := w.batch
+	var dead []chain
+	for i := range d.Frontends {
+		c := &d.Frontends[i]
+		unchanged, err := w.change(b, c, &dead)
+		if err != nil {
+			b.reset()
+			return proxy.Stats{}, err
+		}
+		b.stats.Unchanged += unchanged
+	}
+	for _, a := range d.AddedClusterIPs {
+		b.addElement(addrKey(clusterIPs, a), elemValue{})
+	}
+	for _, a := range d.RemovedClusterIPs {
+		b.deleteElement(addrKey(clusterIPs, a), elemValue{})
+	}
+	for _, a := range d.AddedLocalEndpoints {
+		b.addElement(addrKey(hairpin, a, a), elemValue{})
+	}
+	for _, a := range d.RemovedLocalEndpoints {
+		b.deleteElement(addrKey(hairpin, a, a), elemValue{})
+	}
+	w.deleteUnused(b, dead)
+	if wrong != nil {
+		if err := w.forgetWith(b, wrong); err != nil {
+			b.reset()
+			return proxy.Stats{}, err
+		}
+	}
+	stats := b.stats
+	if err := w.conn.commit(b); err != nil {
+		return proxy.Stats{}, err
+	}
+	if wrong != nil {
+		if err := w.forget(wrong); err != nil {
+			return stats, err
+		}
+	}
+	return stats, nil
+}
+
+// change puts the elements that differ between two routes of a frontend into the batch.
+func (w *Writer) change(b *batch, c *proxy.FrontendChange, dead *[]chain) (unchanged int, err error) {
+	old := make(map[elemKey]elemValue, 16)
+	elementsOf(c.Frontend, c.Old, func(k elemKey, v elemValue) { old[k] = v })
+	elementsOf(c.Frontend, c.New, func(k elemKey, v elemValue) {
+		was, had := old[k]
+		if had && was == v {
+			unchanged++
+			delete(old, k)
+			return
+		}
+		if e := w.lead(b, v.chain); e != nil && err == nil {
+			err = e
+		}
+		b.addElement(k, v)
+	})
+	for k, v := range old {
+		b.deleteElement(k, v)
+		w.unlead(v.chain, dead)
+	}
+	return unchanged, err
+}
+
+// lead counts one more way to a chain and creates the chain before the first.
+func (w *Writer) lead(b *batch, c chain) error {
+	if !c.counted() {
+		return nil
+	}
+	_, exists := w.refs[c]
+	w.refs[c]++
+	if exists {
+		return nil
+	}
+	if need, ok := c.needs(); ok {
+		if err := w.lead(b, need); err != nil {
+			return err
+		}
+	}
+	r := ruleset{family: w.opts.Family, settings: w.settings}
+	b.newChain(c.String(), nil)
+	return b.setRules(c.String(), r.counted(c))
+}
+
+// unlead counts one way less; what may be unused then is added to dead.
+func (w *Writer) unlead(c chain, dead *[]chain) {
+	if !c.counted() {
+		return
+	}
+	w.refs[c]--
+	if w.refs[c] > 0 {
+		return
+	}
+	*dead = append(*dead, c)
+}
+
+// deleteUnused deletes the chains among dead that nothing leads to now.
+func (w *Writer) deleteUnused(b *batch, dead []chain) {
+	for i := 0; i < len(dead); i++ {
+		c := dead[i]
+		if n, known := w.refs[c]; !known || n > 0 {
+			continue
+		}
+		delete(w.refs, c)
+		b.deleteChain(c.String())
+		if need, ok := c.needs(); ok {
+			w.unlead(need, &dead)
+		}
+	}
+}
