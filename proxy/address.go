@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"net/netip"
+
+	netutils "k8s.io/utils/net"
+)
+
+// parseAddr reads an IP address as Kubernetes does: leading zeros in IPv4 are
+// decimal (old API servers have stored such addresses), an IPv4-mapped IPv6
+// address is IPv4, and there are no zones.
+func parseAddr(s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		a, _ = netip.AddrFromSlice(netutils.ParseIPSloppy(s))
+	}
+	if !a.IsValid() || a.Zone() != "" {
+		return netip.Addr{}, false
+	}
+	return a.Unmap(), true
+}
+
+// parsePrefix reads a CIDR by the same rules as parseAddr and clears its host bits.
+func parsePrefix(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		_, cidr, err := netutils.ParseCIDRSloppy(s)
+		if err != nil {
+			return netip.Prefix{}, false
+		}
+		a, _ := netip.AddrFromSlice(cidr.IP)
+		bits, _ := cidr.Mask.Size()
+		p = netip.PrefixFrom(a, bits)
+	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), true
+}
+
+// routable tells whether packets can be sent to a from another host: 0.0.0.0,
+// ::, loopback and multicast addresses serve nothing.
+func routable(a netip.Addr) bool {
+	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
+}

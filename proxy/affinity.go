@@ -1,0 +1,121 @@
+package proxy
+
+// affinityIDs sees to it that no two pools have the same AffinityID, although
+// the ids that plans ask for are hashes.
+type affinityIDs struct {
+	owners map[uint32]affinityOwner
+	// moved has the ids of those that did not get the one they asked for.
+	moved map[affinityOwner]uint32
+}
+
+// affinityOwner is a pool: the two pools of a port ask for different ids.
+type affinityOwner struct {
+	port ServicePortName
+	want uint32
+}
+
+func newAffinityIDs() affinityIDs {
+	return affinityIDs{map[uint32]affinityOwner{}, map[affinityOwner]uint32{}}
+}
+
+// assign gives back the ids of old that new does not ask for again, takes those
+// that new asks for, and returns new, or a copy of it where another pool had an
+// id first: a pool gets the next free one then, and keeps it.
+func (a *affinityIDs) assign(old, new *ServicePlan) *ServicePlan {
+	wanted := affinityPools(new)
+	a.release(old, wanted)
+	var moved map[*Pool]*Pool
+	for pool, owner := range wanted {
+		if id := a.acquire(owner); id != pool.AffinityID {
+			if moved == nil {
+				moved = map[*Pool]*Pool{}
+			}
+			moved[pool] = &Pool{Slots: pool.Slots, AffinityID: id}
+		}
+	}
+	if len(moved) == 0 {
+		return new
+	}
+	return withPools(new, moved)
+}
+
+// affinityPools returns the pools of a plan that have an AffinityID; nil if none has.
+func affinityPools(plan *ServicePlan) map[*Pool]affinityOwner {
+	var pools map[*Pool]affinityOwner
+	if plan == nil {
+		return nil
+	}
+	for _, f := range plan.Frontends {
+		for _, pool := range []*Pool{f.Route.Pool, f.Route.LocalPool} {
+			if pool == nil || pool.AffinityID == 0 {
+				continue
+			}
+			if pools == nil {
+				pools = map[*Pool]affinityOwner{}
+			}
+			pools[pool] = affinityOwner{f.Route.Port, pool.AffinityID}
+		}
+	}
+	return pools
+}
+
+func (a *affinityIDs) release(old *ServicePlan, wanted map[*Pool]affinityOwner) {
+	had := affinityPools(old)
+	if had == nil {
+		return
+	}
+	stay := map[affinityOwner]bool{}
+	for _, owner := range wanted {
+		stay[owner] = true
+	}
+	for pool := range had {
+		if owner := a.owners[pool.AffinityID]; !stay[owner] {
+			delete(a.owners, pool.AffinityID)
+			delete(a.moved, owner)
+		}
+	}
+}
+
+func (a *affinityIDs) acquire(owner affinityOwner) uint32 {
+	if id, ok := a.moved[owner]; ok {
+		return id
+	}
+	id := owner.want
+	for {
+		holder, taken := a.owners[id]
+		if taken && holder == owner {
+			return id
+		}
+		if !taken && id != 0 { // 0 means no affinity
+			break
+		}
+		id++
+	}
+	a.owners[id] = owner
+	if id != owner.want {
+		a.moved[owner] = id
+	}
+	return id
+}
+
+// withPools returns a copy of a plan in which the pools are replaced.
+func withPools(plan *ServicePlan, by map[*Pool]*Pool) *ServicePlan {
+	swap := func(p *Pool) *Pool {
+		if other := by[p]; other != nil {
+			return other
+		}
+		return p
+	}
+	copied := *plan
+	copied.Frontends = make([]FrontendRoute, len(plan.Frontends))
+	routes := map[*Route]*Route{}
+	for i, f := range plan.Frontends {
+		if routes[f.Route] == nil {
+			r := *f.Route
+			r.Pool, r.LocalPool = swap(r.Pool), swap(r.LocalPool)
+			routes[f.Route] = &r
+		}
+		copied.Frontends[i] = FrontendRoute{f.Frontend, routes[f.Route]}
+	}
+	return &copied
+}

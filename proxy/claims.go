@@ -1,0 +1,189 @@
+package proxy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Conflict is a frontend that two Service ports claim. Holder has it.
+type Conflict struct {
+	Frontend
+	Holder, Loser ServicePortName
+}
+
+func (c Conflict) String() string {
+	return c.Frontend.String() + " of " + c.Loser.String() + " belongs to " + c.Holder.String()
+}
+
+// claim is a frontend that a Service port asks for.
+type claim struct {
+	Frontend
+	port ServicePortName
+}
+
+// claimFrontends moves the claims of a Service from those of its old plan to
+// those of its new one, which is in s.plans already.
+func (s *State) claimFrontends(d *Delta, name ServiceName, old, new *ServicePlan) {
+	claimed := make(map[Frontend]*Route, len(new.Frontends))
+	var doubled []claim
+	for _, f := range new.Frontends {
+		if first := claimed[f.Frontend]; first == nil {
+			claimed[f.Frontend] = f.Route
+		} else if first.Port != f.Route.Port {
+			doubled = append(doubled, claim{f.Frontend, f.Route.Port})
+		}
+	}
+	s.setDoubled(name, doubled)
+	for _, f := range old.Frontends {
+		if claimed[f.Frontend] == nil {
+			s.release(d, name, f.Frontend)
+		}
+	}
+	for _, f := range new.Frontends {
+		if claimed[f.Frontend] == f.Route {
+			s.take(d, name, f)
+		}
+	}
+}
+
+func (s *State) setDoubled(name ServiceName, doubled []claim) {
+	if slices.Equal(s.doubled[name], doubled) {
+		return
+	}
+	s.conflictsMoved = true
+	if len(doubled) > 0 {
+		s.doubled[name] = doubled
+	} else {
+		delete(s.doubled, name)
+	}
+}
+
+// take puts in the claim of a Service to a frontend.
+func (s *State) take(d *Delta, name ServiceName, f FrontendRoute) {
+	holder := s.routes[f.Frontend]
+	claimants := s.contested[f.Frontend]
+	if len(claimants) == 0 && (holder == nil || holder.Port.ServiceName == name) {
+		s.setRoute(d, f.Frontend, f.Route)
+		return
+	}
+	if len(claimants) == 0 {
+		claimants = []ServiceName{holder.Port.ServiceName}
+	}
+	if !slices.Contains(claimants, name) {
+		claimants = append(claimants, name)
+	}
+	s.contested[f.Frontend] = claimants
+	s.elect(d, f.Frontend)
+}
+
+// release takes out the claim of a Service to a frontend. A frontend that
+// nobody else claims has no route then.
+func (s *State) release(d *Delta, name ServiceName, f Frontend) {
+	if claimants := s.contested[f]; len(claimants) > 0 {
+		s.contested[f] = slices.DeleteFunc(claimants, func(c ServiceName) bool { return c == name })
+		s.elect(d, f)
+		return
+	}
+	if holder := s.routes[f]; holder != nil && holder.Port.ServiceName == name {
+		s.setRoute(d, f, nil)
+	}
+}
+
+// elect gives a contested frontend to the oldest of its claimants.
+func (s *State) elect(d *Delta, f Frontend) {
+	s.conflictsMoved = true
+	claimants := s.contested[f]
+	holder := slices.MinFunc(claimants, func(a, b ServiceName) int {
+		return cmp.Or(cmp.Compare(s.plans[a].Created, s.plans[b].Created), a.compare(b))
+	})
+	if len(claimants) == 1 {
+		delete(s.contested, f)
+	}
+	s.setRoute(d, f, s.plans[holder].route(f))
+}
+
+// setRoute notes the route of a frontend, and in d that it changed, if it did.
+func (s *State) setRoute(d *Delta, f Frontend, r *Route) {
+	old := s.routes[f]
+	if r != nil {
+		s.routes[f] = r
+	} else {
+		delete(s.routes, f)
+	}
+	if !old.equal(r) {
+		d.Frontends = append(d.Frontends, FrontendChange{Frontend: f, Old: old, New: r})
+	}
+}
+
+// route returns the plan's first route for a frontend.
+func (p *ServicePlan) route(f Frontend) *Route {
+	for i := range p.Frontends {
+		if p.Frontends[i].Frontend == f {
+			return p.Frontends[i].Route
+		}
+	}
+	return nil
+}
+
+// Conflicts lists the frontends that several Services or several ports of one
+// Service claim, sorted. The oldest Service has such a frontend, between Services of the
+// same age the first by name, within a Service the first port.
+func (s *State) Conflicts() []Conflict {
+	var list []Conflict
+	add := func(f Frontend, loser ServicePortName) {
+		if holder := s.routes[f].Port; holder != loser {
+			list = append(list, Conflict{f, holder, loser})
+		}
+	}
+	for f, claimants := range s.contested {
+		for _, name := range claimants {
+			add(f, s.plans[name].route(f).Port)
+		}
+	}
+	for _, claims := range s.doubled {
+		for _, c := range claims {
+			add(c.Frontend, c.port)
+		}
+	}
+	slices.SortFunc(list, Conflict.compare)
+	return slices.Compact(list)
+}
+
+// ConflictChanges tells which conflicts came and went since it was called last,
+// so that each can be logged once.
+func (s *State) ConflictChanges() (begun, ended []Conflict) {
+	if !s.conflictsMoved {
+		return nil, nil
+	}
+	s.conflictsMoved = false
+	now := map[Conflict]struct{}{}
+	for _, c := range s.Conflicts() {
+		now[c] = struct{}{}
+		if _, known := s.reported[c]; !known {
+			begun = append(begun, c)
+		}
+	}
+	for c := range maps.Keys(s.reported) {
+		if _, goesOn := now[c]; !goesOn {
+			ended = append(ended, c)
+		}
+	}
+	slices.SortFunc(ended, Conflict.compare)
+	s.reported = now
+	return begun, ended
+}
+
+func (c Conflict) compare(o Conflict) int {
+	return cmp.Or(c.Addr.Compare(o.Addr), cmp.Compare(c.Port, o.Port), cmp.Compare(c.Protocol, o.Protocol),
+		c.Loser.compare(o.Loser), c.Holder.compare(o.Holder))
+}
+
+func (n ServiceName) compare(o ServiceName) int {
+	return cmp.Or(strings.Compare(n.Namespace, o.Namespace), strings.Compare(n.Name, o.Name))
+}
+
+func (n ServicePortName) compare(o ServicePortName) int {
+	return cmp.Or(n.ServiceName.compare(o.ServiceName), strings.Compare(n.Port, o.Port), cmp.Compare(n.Protocol, o.Protocol))
+}
