@@ -46,6 +46,9 @@ type Writer interface {
 	Apply(ctx context.Context, d *Delta) (Stats, error)
 	// Cleanup removes all that the writer ever wrote.
 	Cleanup(ctx context.Context) error
+	// Watch calls changed whenever another program has changed what the writer wrote,
+	// until ctx ends. The call comes from a goroutine of the writer, at most once per burst.
+	Watch(ctx context.Context, changed func()) error
 	// Close ends the writer and leaves its rules in place.
 	Close() error
 }

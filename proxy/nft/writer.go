@@ -223,3 +223,13 @@ func (w *Writer) deleteUnused(b *batch, dead []chain) {
 		}
 	}
 }
+
+// Cleanup removes the table of a family, whoever wrote it, unless another running program owns it.
+func Cleanup(ctx context.Context, opts Options) error {
+	w, err := New(opts)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	return w.Cleanup(ctx)
+}

@@ -1,0 +1,85 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// quiet is how long changes must have ceased before they are told of, and
+// loud how long they can go on until they are told of all the same.
+const (
+	quiet = 20 * time.Millisecond
+	loud  = 200 * time.Millisecond
+)
+
+// Watch implements proxy.Writer by nf_tables' notifications (group
+// NFNLGRP_NFTABLES). Those of the writer's own changes are known by its netlink port.
+func (w *Writer) Watch(ctx context.Context, changed func()) error {
+	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: w.opts.NetNS, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
+	if err != nil {
+		return fmt.Errorf("listen to nftables notifications: %w", err)
+	}
+	// A large change by another program must fit; what does not is noticed by ENOBUFS.
+	_ = nl.SetReadBuffer(receiveBuffer)
+	stop := context.AfterFunc(ctx, func() { nl.Close() })
+	go func() {
+		defer stop()
+		defer nl.Close()
+		w.watch(ctx, nl, changed)
+	}()
+	return nil
+}
+
+func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
+	var first time.Time // of the burst that is not told of yet
+	for ctx.Err() == nil {
+		if first.IsZero() {
+			_ = nl.SetReadDeadline(time.Time{})
+		} else {
+			_ = nl.SetReadDeadline(time.Now().Add(quiet))
+		}
+		msgs, err := nl.Receive()
+		ours := errors.Is(err, unix.ENOBUFS) // notifications were lost
+		if err != nil && !ours {
+			if t, ok := err.(interface{ Timeout() bool }); !ok || !t.Timeout() {
+				if ctx.Err() == nil {
+					w.log.Error("nftables notifications ended: changes by other programs are no longer seen", "family", w.opts.Family, "error", err)
+				}
+				return
+			}
+		}
+		for _, m := range msgs {
+			ours = ours || w.foreign(m)
+		}
+		switch {
+		case ours && first.IsZero():
+			first = time.Now()
+		case !first.IsZero() && (len(msgs) == 0 || time.Since(first) > loud):
+			first = time.Time{}
+			changed()
+		}
+	}
+}
+
+// foreign tells whether a notification is about our table and not of our making.
+func (w *Writer) foreign(m netlink.Message) bool {
+	if m.Header.PID == w.conn.portID() || len(m.Data) < nfgenmsgLen || m.Data[0] != w.batch.nfproto() {
+		return false
+	}
+	typ := uint16(m.Header.Type)
+	if typ>>8 != unix.NFNL_SUBSYS_NFTABLES || typ&0xff == unix.NFT_MSG_NEWGEN {
+		return false
+	}
+	table := ""
+	eachAttr(m.Data[nfgenmsgLen:], func(typ uint16, v []byte) {
+		if typ == 1 { // NFTA_TABLE_NAME, and the table's name in every other kind of object
+			table = cString(v)
+		}
+	})
+	return table == TableName
+}
