@@ -1,0 +1,95 @@
+// Package sysctl sets the kernel parameters that a Service proxy needs. What
+// cannot be set is said once and never an error: a read-only /proc/sys is
+// common in containers, and the values may be right already.
+package sysctl
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Root is where the kernel shows its parameters.
+const Root = "/proc/sys"
+
+const (
+	// ramPerFlow bounds connection tracking to some 2 % of the RAM: an entry takes 320 bytes
+	// (struct nf_conn and its extensions on a 64-bit kernel).
+	ramPerFlow = 16 << 10
+	minFlows   = 16384
+	maxFlows   = 1 << 20
+	// Idle connections are forgotten after a day instead of five, and half-closed ones after an
+	// hour: kube-proxy's defaults (conntrack.tcpEstablishedTimeout, tcpCloseWaitTimeout).
+	establishedTimeout = 86400
+	closeWaitTimeout   = 3600
+)
+
+// Options for Apply.
+type Options struct {
+	// Root is Root, except in tests.
+	Root string
+	// RAM is the machine's memory in bytes.
+	RAM uint64
+	Log *slog.Logger
+}
+
+// Apply sets the parameters of the network namespace of the calling thread, as far as they are not right.
+func Apply(o Options) {
+	o.atLeast("net/netfilter/nf_conntrack_max", int(min(max(o.RAM/ramPerFlow, minFlows), maxFlows)))
+	o.atMost("net/netfilter/nf_conntrack_tcp_timeout_established", establishedTimeout)
+	o.atLeast("net/netfilter/nf_conntrack_tcp_timeout_close_wait", closeWaitTimeout)
+	o.atLeast("net/ipv4/ip_forward", 1)
+	o.forwardIPv6()
+}
+
+// forwardIPv6 turns forwarding on without losing the node's own default route: an
+// interface that forwards takes router advertisements only with accept_ra 2
+// (Documentation/networking/ip-sysctl.rst).
+func (o Options) forwardIPv6() {
+	const all = "net/ipv6/conf/all/forwarding"
+	if on, err := o.read(all); err != nil || on != 0 {
+		return // no IPv6, or nothing to do
+	}
+	dirs, _ := filepath.Glob(filepath.Join(o.Root, "net/ipv6/conf/*"))
+	for _, dir := range dirs {
+		name := filepath.Join("net/ipv6/conf", filepath.Base(dir), "accept_ra")
+		if v, err := o.read(name); err == nil && v == 1 && filepath.Base(dir) != "all" {
+			o.set(name, v, 2)
+		}
+	}
+	o.set(all, 0, 1)
+}
+
+func (o Options) atLeast(name string, want int) {
+	if v, err := o.read(name); err == nil && v < want {
+		o.set(name, v, want)
+	}
+}
+
+func (o Options) atMost(name string, want int) {
+	if v, err := o.read(name); err == nil && v > want {
+		o.set(name, v, want)
+	}
+}
+
+func (o Options) read(name string) (int, error) {
+	b, err := os.ReadFile(filepath.Join(o.Root, name))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}
+
+func (o Options) set(name string, is, want int) {
+	dotted := strings.ReplaceAll(name, "/", ".")
+	err := os.WriteFile(filepath.Join(o.Root, name), []byte(strconv.Itoa(want)), 0)
+	if err != nil {
+		o.Log.Warn("kernel parameter not set", "name", dotted, "value", is, "wanted", want, "error", err,
+			"remedy", fmt.Sprintf("sysctl -w %s=%d on the host", dotted, want))
+		return
+	}
+	o.Log.Info("kernel parameter set", "name", dotted, "value", want, "was", is)
+}
