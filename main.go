@@ -14,6 +14,7 @@ func main() {
 		cmd.Agent(),
 		cmd.Status(),
 		cmd.Get(),
+		cmd.Cleanup(),
 		cmd.Version(),
 		cmd.Completion(),
 	}, os.Args))

@@ -16,15 +16,18 @@ func Agent() *cli.Command {
 		Name:      "agent",
 		Usage:     "run the proxy on this node until it is stopped",
 		UsageText: "sluice agent --manifests DIR [options]",
-		Description: "Programs the kernel and keeps it as the Services and EndpointSlices say. Needs root (CAP_NET_ADMIN).\n" +
-			"The rules stay when the agent stops, and so does the traffic; \"sluice cleanup\" removes them.\n\n" +
-			"Every flag can also be set by an environment variable (--cluster-cidr: SLUICE_CLUSTER_CIDR) and in\n" +
-			"the configuration file (cluster-cidr: 10.42.0.0/16). The command line is stronger than the\n" +
-			"environment, and that is stronger than the file.\n\n" +
-			"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure, 2 wrong arguments or configuration.\n\n" +
+		Description: "Programs the kernel and keeps it as the Services and EndpointSlices say.\n" +
+			"Needs root (CAP_NET_ADMIN). When the agent stops, the rules stay and traffic\n" +
+			"goes on; \"sluice cleanup\" removes them.\n\n" +
+			"Every flag can also be set by an environment variable (--cluster-cidr by\n" +
+			"SLUICE_CLUSTER_CIDR) and in the configuration file (cluster-cidr: 10.42.0.0/16).\n" +
+			"The command line is stronger than the environment, and that is stronger than\n" +
+			"the file.\n\n" +
+			"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure, 2 wrong arguments or\n" +
+			"configuration.\n\n" +
 			"Examples:\n" +
 			"   sluice agent --manifests /etc/sluice/manifests\n" +
-			"   sluice agent --manifests ./examples --hostname-override node1 --cluster-cidr 10.42.0.0/16,fd42::/56\n" +
+			"   sluice agent --manifests ./examples --cluster-cidr 10.42.0.0/16,fd42::/56\n" +
 			"   SLUICE_LOG_LEVEL=debug sluice agent --config ./sluice.yaml",
 		Flags: flags.and(),
 		Action: func(c *cli.Context) error {

@@ -55,16 +55,19 @@ func run(ctx context.Context, commands []*cli.Command, args []string, stdout, st
 	for _, c := range commands {
 		c.OnUsageError = onUsageError
 	}
+	cli.HelpPrinter = printHelp
 	app := &cli.App{
 		Name:  "sluice",
 		Usage: "a Kubernetes node's Service proxy for small machines",
-		Description: "sluice does kube-proxy's job: it programs the kernel so that packets to Services reach their endpoints.\n" +
-			"\"sluice agent\" is the daemon; the other commands ask it or clean up after it.\n\n" +
-			"Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration, 3 no agent is running.\n\n" +
+		Description: "sluice does kube-proxy's job: it programs the kernel so that packets to\n" +
+			"Services reach their endpoints. \"sluice agent\" is the daemon; the other\n" +
+			"commands ask it or clean up after it.\n\n" +
+			"Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration,\n" +
+			"3 no agent is running.\n\n" +
 			"Examples:\n" +
-			"   sluice agent --manifests /etc/sluice/manifests   route the Services in these files\n" +
-			"   sluice status                                    see how the agent is\n" +
-			"   sluice get endpoints -n shop web                 see where one Service's packets go",
+			"   sluice agent --manifests DIR        route the Services in these files\n" +
+			"   sluice status                       see how the agent is\n" +
+			"   sluice get endpoints web -n shop    see where one Service's packets go",
 		Version:              version.Get().Version,
 		Commands:             commands,
 		EnableBashCompletion: true,

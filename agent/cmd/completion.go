@@ -59,8 +59,8 @@ func Completion() *cli.Command {
 		Usage:     "print a completion script for a shell",
 		UsageText: "sluice completion bash|zsh|fish",
 		Description: "Examples:\n" +
-			"   source <(sluice completion bash)                                      in this shell\n" +
-			"   sluice completion bash > /etc/bash_completion.d/sluice                for everyone\n" +
+			"   source <(sluice completion bash)\n" +
+			"   sluice completion bash > /etc/bash_completion.d/sluice\n" +
 			"   sluice completion zsh > \"${fpath[1]}/_sluice\"\n" +
 			"   sluice completion fish > ~/.config/fish/completions/sluice.fish",
 		BashComplete: func(c *cli.Context) {

@@ -3,16 +3,13 @@ package cmd
 import (
 	stdflag "flag"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"sluice/agent/config"
 )
 
-// flag is a command's flag. It records what it was given, and leaves the reading to
-// others. The library's own flags put names and long texts beside each other, which no
-// terminal is wide enough for; this one's help text goes below its name.
+// flag is a command's flag. It records what it was given, and leaves the reading to others.
 type flag struct {
 	name, alias string
 	placeholder string // empty: the flag takes no value
@@ -54,38 +51,8 @@ func (f *flag) Names() []string {
 // IsSet implements cli.Flag.
 func (f *flag) IsSet() bool { return len(f.given) > 0 }
 
-// String implements cli.Flag: it is the flag's part of the help text.
-func (f *flag) String() string {
-	var b strings.Builder
-	for i, name := range f.Names() {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("--"[:min(len(name), 2)] + name)
-		if f.placeholder != "" {
-			b.WriteString(" " + f.placeholder)
-		}
-	}
-	usage := f.usage
-	if f.def != "" {
-		usage += " (default: " + f.def + ")"
-	}
-	// The library's template indents by six more.
-	const indent, width = "\n   ", 74
-	column := width
-	for word := range strings.FieldsSeq(usage) {
-		if column+1+len(word) > width {
-			b.WriteString(indent)
-			column = len(indent) - 1
-		} else {
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
-}
+// String implements cli.Flag.
+func (f *flag) String() string { return "--" + f.name }
 
 // TakesValue implements cli.DocGenerationFlag.
 func (f *flag) TakesValue() bool { return f.placeholder != "" }

@@ -20,10 +20,12 @@ func Get() *cli.Command {
 		Name:      "get",
 		Usage:     "list the services or endpoints that the agent serves",
 		UsageText: "sluice get services|endpoints [SERVICE] [-n NAMESPACE] [-o wide|json|yaml]",
-		Description: "Asks the running agent on its socket. \"services\" (svc) shows in ENDPOINTS how many endpoints new\n" +
-			"connections go to, of how many there are; where IPv4 and IPv6 differ, both. \"endpoints\" (ep) shows\n" +
-			"for each endpoint whether this node uses it, and if not, why.\n\n" +
-			"Exit codes: 0 success, 1 no such service or no answer, 2 wrong arguments, 3 no agent is running.\n\n" +
+		Description: "Asks the running agent on its socket. \"services\" (svc) shows in ENDPOINTS how\n" +
+			"many endpoints new connections go to, of how many there are; where IPv4 and\n" +
+			"IPv6 differ, both. \"endpoints\" (ep) shows for each endpoint whether this node\n" +
+			"uses it, and if not, why.\n\n" +
+			"Exit codes: 0 success, 1 no such service or no answer, 2 wrong arguments,\n" +
+			"3 no agent is running.\n\n" +
 			"Examples:\n" +
 			"   sluice get services\n" +
 			"   sluice get svc web -n shop -o yaml\n" +

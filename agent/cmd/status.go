@@ -18,7 +18,8 @@ func Status() *cli.Command {
 		Usage:     "show how the agent is",
 		UsageText: "sluice status [-o json|yaml]",
 		Description: "Asks the running agent on its socket.\n\n" +
-			"Exit codes: 0 healthy, 1 not healthy or no answer, 2 wrong arguments, 3 no agent is running.\n\n" +
+			"Exit codes: 0 healthy, 1 not healthy or no answer, 2 wrong arguments, 3 no\n" +
+			"agent is running.\n\n" +
 			"Examples:\n" +
 			"   sluice status\n" +
 			"   sluice status -o json | jq .families",

@@ -81,7 +81,7 @@ func WriteEndpoints(w io.Writer, endpoints []Endpoint, wide bool) error {
 	t := newTable(w)
 	header := []string{"NAMESPACE", "SERVICE", "PORT", "ADDRESS", "NODE", "READY", "SERVING", "TERMINATING", "LOCAL", "USED"}
 	if wide {
-		header = append(header, "ZONE", "HINTS")
+		header = append(header, "HINTS")
 	}
 	t.row(append(header, "REASON")...)
 	for i := range endpoints {
@@ -93,7 +93,7 @@ func WriteEndpoints(w io.Writer, endpoints []Endpoint, wide bool) error {
 		row := []string{e.Namespace, e.Service, port, e.Address.String(), cell(nonEmpty(e.Node)),
 			yesNo(e.Ready), yesNo(e.Serving), yesNo(e.Terminating), yesNo(e.Local), string(e.Used)}
 		if wide {
-			row = append(row, cell(nonEmpty(e.Zone)), cell(append(prefix("zone=", e.HintZones), prefix("node=", e.HintNodes)...)))
+			row = append(row, cell(append(prefix("zone=", e.HintZones), prefix("node=", e.HintNodes)...)))
 		}
 		t.row(append(row, e.Reason)...)
 	}

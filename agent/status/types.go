@@ -162,7 +162,6 @@ type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	// Node is where the endpoint is; empty if its slice does not say.
 	Node string `json:"node,omitempty"`
-	Zone string `json:"zone,omitempty"`
 	// Ready, Serving and Terminating are the conditions, with the defaults filled in.
 	Ready       bool `json:"ready"`
 	Serving     bool `json:"serving"`

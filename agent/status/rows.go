@@ -1,0 +1,174 @@
+package status
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"sluice/proxy"
+)
+
+// NewEndpoints lists a Service's endpoints: for every port of the Service what its
+// slices have, an address and port once, as planning counts it. plans are the Service's
+// plans in the families; nil ones are skipped. node is this node's name.
+func NewEndpoints(svc *corev1.Service, from []*discoveryv1.EndpointSlice, node string, plans ...*proxy.ServicePlan) []Endpoint {
+	var rows []Endpoint
+	for i := range svc.Spec.Ports {
+		port := &svc.Spec.Ports[i]
+		protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
+		views := viewsOf(svc, port.Name, protocol, plans)
+		of := endpointsOf(from, port.Name, protocol, node)
+		for j := range of {
+			of[j].Namespace, of[j].Service = svc.Namespace, svc.Name
+			of[j].use(views)
+		}
+		rows = append(rows, of...)
+	}
+	return rows
+}
+
+// endpointsOf lists what the slices have for one port, by address.
+func endpointsOf(from []*discoveryv1.EndpointSlice, port string, protocol corev1.Protocol, node string) []Endpoint {
+	var rows []Endpoint
+	for _, slice := range from {
+		for _, p := range slice.Ports {
+			if p.Name == nil || *p.Name != port || p.Port == nil || deref(p.Protocol, corev1.ProtocolTCP) != protocol {
+				continue
+			}
+			for i := range slice.Endpoints {
+				if row, ok := newEndpoint(&slice.Endpoints[i], uint16(*p.Port), node); ok {
+					row.Port, row.Protocol = port, string(protocol)
+					rows = append(rows, row)
+				}
+			}
+		}
+	}
+	// Of several copies of an address the one comes first that planning prefers, too.
+	slices.SortFunc(rows, func(a, b Endpoint) int {
+		return cmp.Or(a.Address.Compare(b.Address), compare(a.Terminating, b.Terminating), compare(b.Ready, a.Ready), compare(b.Serving, a.Serving))
+	})
+	return slices.CompactFunc(rows, func(a, b Endpoint) bool { return a.Address == b.Address })
+}
+
+func newEndpoint(e *discoveryv1.Endpoint, port uint16, node string) (row Endpoint, ok bool) {
+	if len(e.Addresses) == 0 {
+		return row, false
+	}
+	addr, err := netip.ParseAddr(e.Addresses[0])
+	if err != nil {
+		return row, false
+	}
+	row = Endpoint{
+		Address: netip.AddrPortFrom(addr.Unmap(), port),
+		Node:    deref(e.NodeName, ""),
+		// The defaults of discovery/v1.
+		Ready:       deref(e.Conditions.Ready, true),
+		Serving:     deref(e.Conditions.Serving, true),
+		Terminating: deref(e.Conditions.Terminating, false),
+	}
+	row.Local = row.Node != "" && row.Node == node
+	if e.Hints != nil {
+		for _, z := range e.Hints.ForZones {
+			row.HintZones = append(row.HintZones, z.Name)
+		}
+		for _, n := range e.Hints.ForNodes {
+			row.HintNodes = append(row.HintNodes, n.Name)
+		}
+	}
+	return row, true
+}
+
+// NewService describes a Service. endpoints are those of NewEndpoints for the same Service and plans.
+func NewService(svc *corev1.Service, endpoints []Endpoint, plans ...*proxy.ServicePlan) Service {
+	spec := &svc.Spec
+	s := Service{
+		Namespace:             svc.Namespace,
+		Name:                  svc.Name,
+		Type:                  string(cmp.Or(spec.Type, corev1.ServiceTypeClusterIP)),
+		ClusterIPs:            spec.ClusterIPs,
+		ExternalIPs:           slices.Clone(spec.ExternalIPs),
+		Ports:                 make([]ServicePort, 0, len(spec.Ports)),
+		InternalTrafficPolicy: string(deref(spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)),
+		SourceRanges:          spec.LoadBalancerSourceRanges,
+		HealthCheckNodePort:   spec.HealthCheckNodePort,
+		Created:               svc.CreationTimestamp.Time,
+	}
+	if len(s.ClusterIPs) == 0 && spec.ClusterIP != "" {
+		s.ClusterIPs = []string{spec.ClusterIP}
+	}
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		if in.IP != "" && deref(in.IPMode, corev1.LoadBalancerIPModeVIP) == corev1.LoadBalancerIPModeVIP && !slices.Contains(s.ExternalIPs, in.IP) {
+			s.ExternalIPs = append(s.ExternalIPs, in.IP)
+		}
+	}
+	if s.Type != string(corev1.ServiceTypeClusterIP) || len(s.ExternalIPs) > 0 {
+		s.ExternalTrafficPolicy = string(cmp.Or(spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster))
+	}
+	for _, p := range spec.Ports {
+		s.Ports = append(s.Ports, ServicePort{p.Name, string(cmp.Or(p.Protocol, corev1.ProtocolTCP)), p.Port, p.NodePort})
+	}
+	for _, plan := range plans {
+		if plan == nil {
+			continue
+		}
+		for _, ignored := range plan.Ignored {
+			if !slices.Contains(s.NotServed, ignored) { // often the same in both families
+				s.NotServed = append(s.NotServed, ignored)
+			}
+		}
+		for _, f := range plan.Frontends {
+			s.AffinitySeconds = int32(f.Route.Affinity) // one day at most
+		}
+	}
+	s.Endpoints = countEndpoints(s.ClusterIPs, endpoints)
+	return s
+}
+
+// countEndpoints counts the addresses of each family that the Service has.
+func countEndpoints(clusterIPs []string, endpoints []Endpoint) []EndpointCount {
+	counts := make([]EndpointCount, 0, len(clusterIPs))
+	for _, ip := range clusterIPs {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil {
+			continue
+		}
+		c := EndpointCount{Family: proxy.FamilyOf(addr.Unmap())}
+		all, ready, used := map[netip.Addr]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}
+		for i := range endpoints {
+			e := &endpoints[i]
+			if a := e.Address.Addr(); proxy.FamilyOf(a) == c.Family {
+				all[a] = true
+				if e.Ready {
+					ready[a] = true
+				}
+				if e.Used != UsedNo {
+					used[a] = true
+				}
+			}
+		}
+		c.Total, c.Ready, c.Used = len(all), len(ready), len(used)
+		counts = append(counts, c)
+	}
+	return counts
+}
+
+func deref[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+// compare orders false before true.
+func compare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

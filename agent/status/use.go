@@ -1,0 +1,112 @@
+package status
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice/proxy"
+)
+
+// view is one way in which clients come to a Service port, with the endpoints
+// that new connections on it go to.
+type view struct {
+	family proxy.Family
+	// clients says who comes this way.
+	clients string
+	// localOnly is true where a traffic policy keeps connections on this node.
+	localOnly bool
+	slots     []netip.AddrPort
+}
+
+// viewsOf lists the ways to one Service port, each once.
+func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, plans []*proxy.ServicePlan) []view {
+	internalLocal := deref(svc.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
+	var views []view
+	add := func(v view, pool *proxy.Pool) {
+		if pool != nil {
+			v.slots = pool.Slots
+		}
+		// All external addresses of a port are alike.
+		if !slices.ContainsFunc(views, func(o view) bool { return o.family == v.family && o.clients == v.clients }) {
+			views = append(views, v)
+		}
+	}
+	for _, plan := range plans {
+		if plan == nil {
+			continue
+		}
+		for _, f := range plan.Frontends {
+			r := f.Route
+			if r.Port.Port != port || r.Port.Protocol.String() != string(protocol) {
+				continue
+			}
+			family := proxy.FamilyOf(f.Addr)
+			switch {
+			case r.Kind == proxy.ClusterIP:
+				add(view{family: family, clients: "at the ClusterIP", localOnly: internalLocal}, r.Pool)
+			case r.LocalPool == nil:
+				add(view{family: family, clients: "at external addresses"}, r.Pool)
+			default:
+				add(view{family: family, clients: "at external addresses for pods and this node"}, r.Pool)
+				add(view{family: family, clients: "at external addresses for others", localOnly: true}, r.LocalPool)
+			}
+		}
+	}
+	return views
+}
+
+// use fills in Used and Reason.
+func (e *Endpoint) use(views []view) {
+	family := proxy.FamilyOf(e.Address.Addr())
+	total := 0
+	var missing []view
+	for _, v := range views {
+		if v.family != family {
+			continue
+		}
+		total++
+		if !slices.Contains(v.slots, e.Address) {
+			missing = append(missing, v)
+		}
+	}
+	switch {
+	case total == 0:
+		e.Used, e.Reason = UsedNo, "the Service port has no "+family.String()+" address"
+	case len(missing) == 0:
+		e.Used = UsedYes
+	case len(missing) < total:
+		e.Used = UsedPartly
+		var reasons []string
+		for _, v := range missing {
+			reasons = append(reasons, "not "+v.clients+": "+e.why(v))
+		}
+		e.Reason = strings.Join(reasons, "; ")
+	default:
+		e.Used = UsedNo
+		var reasons []string
+		for _, v := range missing {
+			if why := e.why(v); !slices.Contains(reasons, why) {
+				reasons = append(reasons, why)
+			}
+		}
+		e.Reason = strings.Join(reasons, "; ")
+	}
+}
+
+// why says why an endpoint is not in a view: the rules of choice, in their order.
+func (e *Endpoint) why(v view) string {
+	switch {
+	case !e.Ready && !(e.Serving && e.Terminating):
+		return "not ready"
+	case v.localOnly && !e.Local:
+		return "on another node"
+	case !e.Ready:
+		return "terminating"
+	case len(e.HintNodes)+len(e.HintZones) > 0 && !v.localOnly:
+		return "its hints are for others"
+	}
+	return "not chosen"
+}
