@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +28,7 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 	if err != nil {
 		return proxy.Stats{}, err
 	}
-	r := reconciler{w: w, state: s, hooked: true, have: map[elemKey]elemValue{}, whole: t.replaced}
+	r := reconciler{w: w, state: s, hooked: true, whole: t.replaced, have: map[elemKey]digest{}, ends: map[elemKey]netip.Addr{}, seed: maphash.MakeSeed()}
 	for _, c := range chains {
 		if _, ok := t.chains[c.name]; !ok {
 			r.hooked = t.replaced
@@ -114,9 +116,18 @@ type reconciler struct {
 	state  *proxy.State
 	hooked bool // packets see the table already: each transaction must leave every frontend right
 	whole  bool // all must be one transaction
-	have   map[elemKey]elemValue
-	stats  proxy.Stats
+	// have is what the kernel has and the state was not seen to want yet. There can be
+	// a hundred thousand: of the values only a digest is kept, and the end of a range, which its removal takes.
+	have  map[elemKey]digest
+	ends  map[elemKey]netip.Addr
+	seed  maphash.Seed
+	stats proxy.Stats
 }
+
+// digest stands for an elemValue. A collision would leave one element wrong, once in 2^64 comparisons.
+type digest uint64
+
+func (r *reconciler) digest(v elemValue) digest { return digest(maphash.Comparable(r.seed, v)) }
 
 // read takes in all elements that the kernel has, but for the affinity entries.
 func (r *reconciler) read() error {
@@ -131,7 +142,12 @@ func (r *reconciler) read() error {
 				}
 			}
 		}
-		err := r.w.readElements(id, restart, func(k elemKey, v elemValue, _ time.Duration) { r.have[k] = v })
+		err := r.w.readElements(id, restart, func(k elemKey, v elemValue, _ time.Duration) {
+			r.have[k] = r.digest(v)
+			if v.end.IsValid() {
+				r.ends[k] = v.end
+			}
+		})
 		if err != nil {
 			return err
 		}
@@ -182,11 +198,11 @@ func (r *reconciler) want(k elemKey, v elemValue) error {
 	was, had := r.have[k]
 	delete(r.have, k)
 	switch {
-	case had && was == v:
+	case had && was == r.digest(v):
 		r.stats.Unchanged++
 		return nil
 	case had:
-		r.w.batch.deleteElement(k, was)
+		r.w.batch.deleteElement(k, elemValue{end: r.ends[k]})
 	}
 	r.w.batch.addElement(k, v)
 	return nil
@@ -218,8 +234,8 @@ func (r *reconciler) elements(ctx context.Context) error {
 		}
 	}
 	// What the kernel has too much.
-	for k, v := range r.have {
-		r.w.batch.deleteElement(k, v)
+	for k := range r.have {
+		r.w.batch.deleteElement(k, elemValue{end: r.ends[k]})
 		if err := r.cut(ctx); err != nil {
 			return err
 		}
