@@ -22,8 +22,8 @@ var sysctls = []struct{ path, value string }{
 	{"ipv6/conf/default/accept_dad", "0"},
 	{"ipv6/conf/all/accept_ra", "0"},
 	{"ipv6/conf/default/accept_ra", "0"},
-	{"ipv6/icmp/ratelimit", "0"},
-	{"ipv4/icmp_ratelimit", "0"},
+	{"ipv6/icmp/ratemask", "0"}, // limit no type but 0, which does not exist
+	{"ipv4/icmp_ratemask", "0"},
 	{"ipv4/conf/all/rp_filter", "0"},
 	{"ipv4/conf/default/rp_filter", "0"},
 	{"ipv4/conf/all/send_redirects", "0"},
@@ -44,6 +44,9 @@ var forwarding = []struct{ path, value string }{
 // br_netfilter. Off, packets between pods are routed (see podScript), with the module and without it.
 var bridgeNetfilter = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables"}
 
+// unreachable makes the router say so of whatever it is to forward.
+const unreachable = "table inet router { chain forward { type filter hook forward priority 0; reject with icmpx host-unreachable; }; }"
+
 // Sysctl sets one sysctl below net in the namespace, e.g. "ipv4/ip_forward".
 func (n *Namespace) Sysctl(path, value string) error {
 	return n.Do(func() error {
@@ -57,6 +60,10 @@ func (n *Namespace) Sysctl(path, value string) error {
 // connect makes the links between the hosts, with addresses and routes.
 func (l *Lab) connect(ctx context.Context, router *Host) error {
 	if err := l.setSysctls(router); err != nil {
+		return err
+	}
+	// A rule, as the kernel limits the rate at which an unreachable route answers.
+	if _, err := router.Run(ctx, unreachable, "nft", "-f", "-"); err != nil {
 		return err
 	}
 	// A link is made in the namespace of its bridge, and its other end moved to the host.
@@ -133,7 +140,7 @@ func routerScript(router, outside *Host, nodes ...*Host) string {
 	}
 	for _, f := range proxy.Families {
 		fmt.Fprintf(&s, "address add %s/%d dev lan%s\n", router.Addr(f), bits[f], addressFlags[f])
-		fmt.Fprintf(&s, "route add unreachable %s\n", everywhere[f])
+		fmt.Fprintf(&s, "route add %s dev lan\n", everywhere[f])
 		for _, node := range nodes {
 			fmt.Fprintf(&s, "route add %s via %s\n", subnet(node.bridgeAddr(f)), node.Addr(f))
 		}

@@ -19,7 +19,7 @@ type Namespace struct {
 	handle netns.NsHandle
 }
 
-// NewNamespace makes a network namespace with the loopback interface up. The name is only for messages.
+// NewNamespace makes a network namespace. The name is only for messages.
 func NewNamespace(name string) (*Namespace, error) {
 	n := &Namespace{name: name, handle: netns.None()}
 	err := onOwnThread(func() (err error) {

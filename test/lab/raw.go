@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,9 +14,9 @@ import (
 )
 
 // exchange opens a raw socket of an IP protocol that is connected to the probe's
-// target, sends a packet and reads until answer recognises one. An ICMP error counts if it is
-// about a packet that begins with the same bytes as this one, as far as start says.
-func (p Probe) exchange(ctx context.Context, protocol int, packet []byte, start int, answer func([]byte) (Result, bool)) Result {
+// target, sends a packet and reads until answer recognises one. An ICMP error counts if mine recognises
+// the packet that it is about.
+func (p Probe) exchange(ctx context.Context, protocol int, packet []byte, mine func([]byte) bool, answer func([]byte) (Result, bool)) Result {
 	network := fmt.Sprintf("ip4:%d", protocol)
 	if p.To.Addr().Is6() {
 		network = fmt.Sprintf("ip6:%d", protocol)
@@ -56,15 +55,15 @@ func (p Probe) exchange(ctx context.Context, protocol int, packet []byte, start 
 			return result
 		}
 		// The kernel tells every raw socket with this target of the error.
-		if err := errorAbout(conn, packet[:start]); err != nil {
+		if err := errorAbout(conn, mine); err != nil {
 			return failure(err)
 		}
 	}
 }
 
-// errorAbout empties a socket's error queue and returns the error about a packet with
-// that start; nil if there is none.
-func errorAbout(conn *net.IPConn, start []byte) error {
+// errorAbout empties a socket's error queue and returns the error about a packet that
+// mine recognises; nil if there is none.
+func errorAbout(conn *net.IPConn, mine func([]byte) bool) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -78,7 +77,7 @@ func errorAbout(conn *net.IPConn, start []byte) error {
 				return // EAGAIN: the queue is empty
 			}
 			messages, err := unix.ParseSocketControlMessage(control[:nControl])
-			if err != nil || !bytes.HasPrefix(buf[:n], start) {
+			if err != nil || !mine(buf[:n]) {
 				continue
 			}
 			for _, m := range messages {
@@ -112,11 +111,12 @@ func (p Probe) sendPing(ctx context.Context) Result {
 	} else {
 		binary.BigEndian.PutUint16(packet[2:], internetChecksum(packet))
 	}
-	return p.exchange(ctx, protocol, packet, 8, func(in []byte) (Result, bool) {
-		if len(in) < 8 || in[0] != reply || [2]byte(in[4:6]) != [2]byte(packet[4:6]) {
-			return Result{}, false
-		}
-		return Result{Kind: Reached, Endpoint: "ping"}, true
+	echo := func(in []byte, kind byte) bool {
+		return len(in) >= 8 && in[0] == kind && [2]byte(in[4:6]) == [2]byte(packet[4:6])
+	}
+	mine := func(sent []byte) bool { return echo(sent, packet[0]) }
+	return p.exchange(ctx, protocol, packet, mine, func(in []byte) (Result, bool) {
+		return Result{Kind: Reached, Endpoint: "ping"}, echo(in, reply)
 	})
 }
 

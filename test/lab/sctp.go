@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -100,7 +101,8 @@ func (l *Lab) serveSCTP(ctx context.Context, h *Host, addr netip.Addr, ports []u
 func (p Probe) sendSCTP(ctx context.Context) Result {
 	port := sourcePort()
 	packet := sctpPacket(port, p.To.Port(), 0, chunkInit, "")
-	return p.exchange(ctx, unix.IPPROTO_SCTP, packet, 4, func(in []byte) (Result, bool) {
+	mine := func(sent []byte) bool { return bytes.HasPrefix(sent, packet[:4]) } // the ports
+	return p.exchange(ctx, unix.IPPROTO_SCTP, packet, mine, func(in []byte) (Result, bool) {
 		from, to, _, cookie, ok := sctpParse(in, chunkAck)
 		if !ok || from != p.To.Port() || to != port {
 			return Result{}, false

@@ -1,0 +1,109 @@
+package dataplane
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"sluice/proxy"
+	"sluice/test/lab"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, entered, err := lab.Enter()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "the data-plane cases cannot run here:", err)
+		os.Exit(1)
+	}
+	if !entered {
+		code = m.Run()
+	}
+	os.Exit(code)
+}
+
+// subjects are what the cases run against, by name.
+var subjects = map[string]func(*lab.Lab, proxy.Family) (subject, error){
+	"nft": newNFT,
+}
+
+// TestCases runs all cases. The families run at the same time, each in a lab of its
+// own; within a family the cases follow each other on one running subject, which must be as empty after each as
+// it was before.
+func TestCases(t *testing.T) {
+	for name, start := range subjects {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range proxy.Families {
+				t.Run(f.String(), func(t *testing.T) {
+					t.Parallel()
+					l := newLab(t)
+					s, err := start(l, f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() {
+						if err := s.Close(); err != nil {
+							t.Error(err)
+						}
+					}()
+					for _, c := range allCases {
+						t.Run(c.name, func(t *testing.T) { c.run(t, l, f, s) })
+					}
+				})
+			}
+		})
+	}
+}
+
+func newLab(t *testing.T) *lab.Lab {
+	t.Helper()
+	l, err := lab.New(t.Context(), lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// subject is a Service proxy under test, at work in one family on the lab's node. It starts without objects.
+type subject interface {
+	// Configure says how the node is and how the proxy is to work.
+	Configure(context.Context, nodeConfig) error
+	// Set brings objects in, changes them or takes them away, and returns when that is in force.
+	Set(context.Context, []change) error
+	// Restart ends the proxy and starts it again, without a clean-up between.
+	Restart(context.Context) error
+	// Settled tells what is not in the kernel as it should be.
+	Settled(context.Context) error
+	// Leftovers lists what is still in the kernel of objects that are gone, when no objects exist.
+	Leftovers(context.Context) ([]string, error)
+	// Close ends the proxy.
+	Close() error
+}
+
+// nodeConfig is the node and the proxy's settings, in one family.
+type nodeConfig struct {
+	proxy.Node
+	proxy.Settings
+}
+
+// defaultConfig is what a case runs with that says nothing else.
+func defaultConfig(l *lab.Lab, f proxy.Family) nodeConfig {
+	addrs := l.Node.Addrs(f)
+	var c nodeConfig
+	c.Family = f
+	c.Name = "node"
+	c.Zone = "zone-a"
+	c.Addrs = addrs
+	c.NodePortAddrs = addrs[:1]
+	c.Detection.Mode = proxy.DetectClusterCIDR
+	c.Detection.PodCIDRs = append(c.Detection.PodCIDRs, lab.ClusterCIDRs[f])
+	c.ServiceCIDRs = append(c.ServiceCIDRs, lab.ServiceCIDRs[f])
+	return c
+}
