@@ -43,3 +43,33 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 func routable(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
 }
+
+// loopback is 127.0.0.1 or ::1.
+func (f Family) loopback() netip.Addr {
+	if f == IPv4 {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
+}
+
+// ofFamily returns the prefixes of one family.
+func ofFamily(f Family, all []netip.Prefix) []netip.Prefix {
+	var list []netip.Prefix
+	for _, p := range all {
+		if FamilyOf(p.Addr()) == f {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// parsePrefixes returns those of the texts that are prefixes of one family.
+func parsePrefixes(f Family, texts []string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, s := range texts {
+		if p, ok := parsePrefix(s); ok {
+			list = append(list, p)
+		}
+	}
+	return ofFamily(f, list)
+}

@@ -40,6 +40,8 @@ type Node struct {
 	Addrs []netip.Addr
 	// NodePortAddrs are those of Addrs that serve NodePorts.
 	NodePortAddrs []netip.Addr
+	// LocalhostNodePorts asks for ServicePlan.Localhost.
+	LocalhostNodePorts bool
 	// MasqueradeAll replaces the source of every flow to a ClusterIP.
 	MasqueradeAll bool
 }

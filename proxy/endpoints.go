@@ -84,7 +84,7 @@ func (p *planner) slicePorts(slice *discoveryv1.EndpointSlice) []slicePort {
 			p.ignore("EndpointSlice %s: ports[%d] has no name (the empty string is one)", slice.Name, i)
 		case port.Port == nil || *port.Port == 0:
 			p.ignore("EndpointSlice %s: port %q has no number", slice.Name, *port.Name)
-		case *port.Port < 0 || *port.Port > 65535:
+		case !validPort(*port.Port):
 			p.ignore("EndpointSlice %s: port %q is %d, outside 1-65535", slice.Name, *port.Name, *port.Port)
 		case !known:
 			p.ignore("EndpointSlice %s: port %q has the protocol %q; TCP, UDP and SCTP are served", slice.Name, *port.Name, name)

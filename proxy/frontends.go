@@ -101,11 +101,10 @@ func (p *planner) frontendsOf(port *corev1.ServicePort, protocol Protocol) []kin
 	for _, a := range p.addrs {
 		list = append(list, kindFrontend{Frontend{a.addr, uint16(port.Port), protocol}, a.kind})
 	}
-	if port.NodePort == 0 {
-		return list
-	}
-	if port.NodePort < 0 || port.NodePort > 65535 {
-		p.ignore("port %q: nodePort %d is outside 1-65535", port.Name, port.NodePort)
+	if !validPort(port.NodePort) {
+		if port.NodePort != 0 {
+			p.ignore("port %q: nodePort %d is outside 1-65535", port.Name, port.NodePort)
+		}
 		return list
 	}
 	for _, a := range p.node.NodePortAddrs {
@@ -116,6 +115,8 @@ func (p *planner) frontendsOf(port *corev1.ServicePort, protocol Protocol) []kin
 	}
 	return list
 }
+
+func validPort(n int32) bool { return n > 0 && n <= 65535 }
 
 type kindFrontend struct {
 	Frontend

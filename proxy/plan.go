@@ -90,13 +90,17 @@ func (p *planner) planPorts(from []endpointSlice) {
 			p.ignore("port %q: protocol %q; TCP, UDP and SCTP are served", port.Name, port.Protocol)
 			continue
 		}
-		if port.Port < 1 || port.Port > 65535 {
+		if !validPort(port.Port) {
 			p.ignore("port %q: %d is outside 1-65535", port.Name, port.Port)
 			continue
 		}
 		r := p.newRouter(port, protocol, endpointsOf(from, port.Name, protocol))
 		for _, f := range r.frontends {
 			p.plan.Frontends = append(p.plan.Frontends, FrontendRoute{f.Frontend, r.route(f)})
+		}
+		if r.localhost {
+			f := kindFrontend{Frontend{p.node.Family.loopback(), uint16(port.NodePort), protocol}, NodePort}
+			p.plan.Localhost = append(p.plan.Localhost, FrontendRoute{f.Frontend, r.route(f)})
 		}
 		for _, ep := range r.endpoints {
 			if ep.has(local) && (r.cluster.includes(ep.traits) || r.local.includes(ep.traits)) {
@@ -107,7 +111,7 @@ func (p *planner) planPorts(from []endpointSlice) {
 			}
 		}
 	}
-	p.plan.LocalEndpoints = slices.Clip(distinct(localAddrs))
+	p.plan.LocalEndpoints = slices.Clone(distinct(localAddrs)) // kept: no spare room
 	if p.svc.Spec.Type == corev1.ServiceTypeLoadBalancer && externalLocal(p.svc) {
 		p.planHealthCheck(len(distinct(localReady)))
 	}

@@ -12,6 +12,8 @@ type router struct {
 	*planner
 	port      ServicePortName
 	frontends []kindFrontend
+	// localhost is true if the port has a NodePort that is asked for at the loopback address.
+	localhost bool
 	endpoints []endpoint
 	// cluster and local choose the members of the two pools. They are zero where
 	// the port's traffic policies have no use for the pool.
@@ -28,13 +30,14 @@ func (p *planner) newRouter(port *corev1.ServicePort, protocol Protocol, list []
 		planner:   p,
 		port:      ServicePortName{p.plan.Name, port.Name, protocol},
 		frontends: p.frontendsOf(port, protocol),
+		localhost: p.node.LocalhostNodePorts && protocol == TCP && validPort(port.NodePort),
 		endpoints: list,
 	}
 	r.usable = slices.ContainsFunc(list, func(ep endpoint) bool {
 		return ep.has(ready) || ep.has(serving|terminating)
 	})
 	internal := slices.ContainsFunc(r.frontends, func(f kindFrontend) bool { return f.kind == ClusterIP })
-	external := slices.ContainsFunc(r.frontends, func(f kindFrontend) bool { return f.kind != ClusterIP })
+	external := r.localhost || slices.ContainsFunc(r.frontends, func(f kindFrontend) bool { return f.kind != ClusterIP })
 	if external || internal && !internalLocal(p.svc) {
 		r.cluster = selectCluster(list)
 		r.clusterPool = r.newPool(r.cluster, false)

@@ -42,7 +42,7 @@ func disjoint(ranges []netip.Prefix) []netip.Prefix {
 			kept = append(kept, r)
 		}
 	}
-	return slices.Clip(kept)
+	return slices.Clone(kept) // kept in plans: no spare room
 }
 
 // admitVIP adds the VIP itself to ranges that let one of this node's addresses

@@ -187,6 +187,9 @@ type ServicePlan struct {
 	Created int64
 	// Frontends, in the order of the Service's ports and then of Kind.
 	Frontends []FrontendRoute
+	// Localhost are the TCP NodePorts at the loopback address, if the Node asks for them. They are
+	// not for writers: a listener there hands connections to LocalPool if it is set, else to Pool.
+	Localhost []FrontendRoute
 	// ClusterIPs of the Service: ports of theirs that no Service has are rejected.
 	ClusterIPs []netip.Addr
 	// LocalEndpoints are the addresses of pool members on this node: their flows to themselves are hairpins.
