@@ -14,7 +14,7 @@ const none = "<none>"
 
 // WriteServices writes a table in kubectl's style. wide adds columns.
 func WriteServices(w io.Writer, services []Service, wide bool, now time.Time) error {
-	t := newTable(w)
+	t := newTable()
 	header := []string{"NAMESPACE", "NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "ENDPOINTS", "AGE"}
 	if wide {
 		header = append(header, "INTERNAL", "EXTERNAL", "AFFINITY", "SOURCE-RANGES", "NOT-SERVED")
@@ -40,7 +40,7 @@ func WriteServices(w io.Writer, services []Service, wide bool, now time.Time) er
 		}
 		t.row(row...)
 	}
-	return t.Flush()
+	return t.write(w)
 }
 
 // ports is kubectl's form: 80/TCP,443:30443/TCP.
@@ -78,7 +78,7 @@ func (s *Service) endpoints() string {
 
 // WriteEndpoints writes a table in kubectl's style. wide adds columns.
 func WriteEndpoints(w io.Writer, endpoints []Endpoint, wide bool) error {
-	t := newTable(w)
+	t := newTable()
 	header := []string{"NAMESPACE", "SERVICE", "PORT", "ADDRESS", "NODE", "READY", "SERVING", "TERMINATING", "LOCAL", "USED"}
 	if wide {
 		header = append(header, "HINTS")
@@ -97,20 +97,34 @@ func WriteEndpoints(w io.Writer, endpoints []Endpoint, wide bool) error {
 		}
 		t.row(append(row, e.Reason)...)
 	}
-	return t.Flush()
+	return t.write(w)
 }
 
-type table struct{ *tabwriter.Writer }
+// table aligns its rows in columns when it is written.
+type table struct {
+	rows *tabwriter.Writer
+	text strings.Builder
+}
 
-// newTable has kubectl's distances.
-func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 6, 4, 3, ' ', 0)} }
+func newTable() *table {
+	t := &table{}
+	t.rows = tabwriter.NewWriter(&t.text, 6, 4, 3, ' ', 0) // kubectl's distances
+	return t
+}
 
-// row writes one line; the error comes from Flush.
-func (t table) row(cells ...string) {
-	for len(cells) > 0 && cells[len(cells)-1] == "" { // no blanks at a line's end
-		cells = cells[:len(cells)-1]
+func (t *table) row(cells ...string) {
+	fmt.Fprintln(t.rows, strings.Join(cells, "\t")) // a Builder has no errors
+}
+
+// write leaves out the blanks at the ends of lines that an empty last cell makes.
+func (t *table) write(w io.Writer) error {
+	t.rows.Flush()
+	for line := range strings.Lines(t.text.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(t, strings.Join(cells, "\t"))
+	return nil
 }
 
 func cell(values []string) string {
