@@ -51,17 +51,10 @@ type Config struct {
 
 	// ProxyMode (--proxy-mode) is ModeAuto or ModeNFTables.
 	ProxyMode string
-	// ClusterCIDRs (--cluster-cidr) are the pods' ranges, one per family at most.
-	ClusterCIDRs []netip.Prefix
-	// DetectLocalMode (--detect-local-mode) says how pods are told from other sources;
-	// proxy.DetectNone leaves the choice to the agent.
-	DetectLocalMode proxy.DetectMode
-	// PodBridgeInterface (--pod-bridge-interface) goes with proxy.DetectBridgeInterface.
-	PodBridgeInterface string
-	// PodInterfaceNamePrefix (--pod-interface-name-prefix) goes with proxy.DetectInterfaceNamePrefix.
-	PodInterfaceNamePrefix string
-	// NodePortAddresses (--nodeport-addresses) are CIDRs and the words primary, localhost and
-	// all. Empty is primary.
+	// Detection holds --cluster-cidr, --detect-local-mode, --pod-bridge-interface and
+	// --pod-interface-name-prefix.
+	Detection proxy.DetectionFlags
+	// NodePortAddresses (--nodeport-addresses) is for proxy.ParseNodePortAddresses.
 	NodePortAddresses []string
 	// MasqueradeAll (--masquerade-all) replaces the source of every flow to a ClusterIP.
 	MasqueradeAll bool

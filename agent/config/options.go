@@ -68,17 +68,18 @@ func Options() []Option {
 			set:   text(func(c *Config) *string { return &c.NodeName })},
 		{Name: "cluster-cidr", Type: List, Placeholder: "CIDR[,CIDR]",
 			Usage: "the pods' address range, one for each IP family",
-			set:   setPrefixes(func(c *Config) *[]netip.Prefix { return &c.ClusterCIDRs })},
+			set:   setPrefixes(func(c *Config) *[]netip.Prefix { return &c.Detection.ClusterCIDRs })},
 		{Name: "detect-local-mode", Placeholder: "MODE",
 			Usage: "how pods are told from other sources: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix " +
 				"(default: ClusterCIDR if --cluster-cidr is set, else NodeCIDR)",
-			set: setDetectMode},
+			set: oneOf(func(c *Config) *proxy.DetectMode { return &c.Detection.Mode }, proxy.DetectNone,
+				proxy.DetectClusterCIDR, proxy.DetectNodeCIDR, proxy.DetectBridgeInterface, proxy.DetectInterfaceNamePrefix)},
 		{Name: "pod-bridge-interface", Placeholder: "NAME",
 			Usage: "the pods' bridge, for --detect-local-mode BridgeInterface",
-			set:   text(func(c *Config) *string { return &c.PodBridgeInterface })},
+			set:   text(func(c *Config) *string { return &c.Detection.BridgeInterface })},
 		{Name: "pod-interface-name-prefix", Placeholder: "PREFIX",
 			Usage: "what the names of the pods' interfaces begin with, for --detect-local-mode InterfaceNamePrefix",
-			set:   text(func(c *Config) *string { return &c.PodInterfaceNamePrefix })},
+			set:   text(func(c *Config) *string { return &c.Detection.InterfaceNamePrefix })},
 		{Name: "nodeport-addresses", Type: List, Placeholder: "CIDR|WORD[,...]", Default: "primary",
 			Usage: "which of this node's addresses serve NodePorts: CIDRs, primary, localhost or all",
 			set:   list(func(c *Config) *[]string { return &c.NodePortAddresses })},
@@ -138,15 +139,20 @@ func list(field func(*Config) *[]string) func(*Config, []string) error {
 	}
 }
 
-func oneOf(field func(*Config) *string, valid ...string) func(*Config, []string) error {
+// oneOf accepts valid words in any case. The empty one is not shown in errors.
+func oneOf[T ~string](field func(*Config) *T, valid ...T) func(*Config, []string) error {
 	return func(c *Config, items []string) error {
+		var shown []string
 		for _, v := range valid {
-			if strings.EqualFold(items[0], v) {
+			if strings.EqualFold(items[0], string(v)) {
 				*field(c) = v
 				return nil
 			}
+			if v != "" {
+				shown = append(shown, string(v))
+			}
 		}
-		return fmt.Errorf("%q is not one of %s", items[0], strings.Join(valid, ", "))
+		return fmt.Errorf("%q is not one of %s", items[0], strings.Join(shown, ", "))
 	}
 }
 
@@ -193,6 +199,7 @@ func setAddrPort(field func(*Config) *netip.AddrPort, port uint16) func(*Config,
 	}
 }
 
+// setPrefixes reads CIDRs. Bits behind the prefix do not count, as with kube-proxy.
 func setPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, []string) error {
 	return func(c *Config, items []string) error {
 		var prefixes []netip.Prefix
@@ -201,33 +208,11 @@ func setPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, []string) er
 			if err != nil {
 				return fmt.Errorf("%q is not a CIDR like 10.42.0.0/16 or fd42::/56", s)
 			}
-			if p != p.Masked() {
-				return fmt.Errorf("%q has bits set behind the prefix; meant is probably %s", s, p.Masked())
-			}
-			prefixes = append(prefixes, p)
+			prefixes = append(prefixes, p.Masked())
 		}
 		*field(c) = prefixes
 		return nil
 	}
-}
-
-// detectModes are the words of --detect-local-mode, which are kube-proxy's.
-var detectModes = []proxy.DetectMode{
-	proxy.DetectClusterCIDR, proxy.DetectNodeCIDR, proxy.DetectBridgeInterface, proxy.DetectInterfaceNamePrefix,
-}
-
-func setDetectMode(c *Config, items []string) error {
-	if items[0] == "" {
-		c.DetectLocalMode = proxy.DetectNone
-		return nil
-	}
-	for _, m := range detectModes {
-		if strings.EqualFold(items[0], string(m)) {
-			c.DetectLocalMode = m
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is not one of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix", items[0])
 }
 
 func setLogLevel(c *Config, items []string) error {

@@ -36,32 +36,19 @@ func (c *Config) Validate() error {
 		bad("--hostname-override %q cannot be a node's name: %s", c.NodeName, strings.Join(msgs, "; "))
 	}
 
-	perFamily := map[proxy.Family]int{}
-	for _, p := range c.ClusterCIDRs {
-		perFamily[proxy.FamilyOf(p.Addr())]++
-	}
-	for _, f := range proxy.Families {
-		if perFamily[f] > 1 {
-			bad("--cluster-cidr has %d %v ranges; give at most one for each family", perFamily[f], f)
-		}
-	}
-	switch c.DetectLocalMode {
-	case proxy.DetectBridgeInterface:
-		if c.PodBridgeInterface == "" {
-			bad("--detect-local-mode %s needs --pod-bridge-interface", c.DetectLocalMode)
-		}
-	case proxy.DetectInterfaceNamePrefix:
-		if c.PodInterfaceNamePrefix == "" {
-			bad("--detect-local-mode %s needs --pod-interface-name-prefix", c.DetectLocalMode)
-		}
+	if _, _, err := c.Detection.Select(proxy.IPv4, nil); err != nil {
+		errs = append(errs, err)
 	}
 	for _, i := range [...]struct{ flag, name string }{
-		{"--pod-bridge-interface", c.PodBridgeInterface},
-		{"--pod-interface-name-prefix", c.PodInterfaceNamePrefix},
+		{"--pod-bridge-interface", c.Detection.BridgeInterface},
+		{"--pod-interface-name-prefix", c.Detection.InterfaceNamePrefix},
 	} {
 		if len(i.name) > maxInterfaceName || strings.ContainsAny(i.name, "/ \t\n*") {
 			bad("%s %q cannot be an interface's name: at most %d characters, no blank, slash or star", i.flag, i.name, maxInterfaceName)
 		}
+	}
+	if _, err := proxy.ParseNodePortAddresses(c.NodePortAddresses); err != nil {
+		errs = append(errs, err)
 	}
 
 	if c.SyncPeriod <= 0 {
