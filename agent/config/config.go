@@ -51,9 +51,15 @@ type Config struct {
 
 	// ProxyMode (--proxy-mode) is ModeAuto or ModeNFTables.
 	ProxyMode string
-	// Detection holds --cluster-cidr, --detect-local-mode, --pod-bridge-interface and
-	// --pod-interface-name-prefix.
-	Detection proxy.DetectionFlags
+	// ClusterCIDRs (--cluster-cidr) are the pods' ranges, of both families.
+	ClusterCIDRs []netip.Prefix
+	// DetectLocalMode (--detect-local-mode) says how pods are told from other sources;
+	// proxy.DetectNone leaves the choice to what is known of the node.
+	DetectLocalMode proxy.DetectMode
+	// PodBridgeInterface (--pod-bridge-interface) goes with proxy.DetectBridgeInterface.
+	PodBridgeInterface string
+	// PodInterfaceNamePrefix (--pod-interface-name-prefix) goes with proxy.DetectInterfaceNamePrefix.
+	PodInterfaceNamePrefix string
 	// NodePortAddresses (--nodeport-addresses) is for proxy.ParseNodePortAddresses.
 	NodePortAddresses []string
 	// MasqueradeAll (--masquerade-all) replaces the source of every flow to a ClusterIP.

@@ -97,7 +97,7 @@ func TestLoad(t *testing.T) {
 		{"the last of a repeated flag, all of a repeated list",
 			world{flags: map[string][]string{"data-dir": {"/a", "/b"}, "cluster-cidr": {"10.42.0.0/16", "fd42::/56, 10.43.0.0/16"}}},
 			func(c *Config) {
-				c.DataDir, c.Detection.ClusterCIDRs = "/b", cidrs("10.42.0.0/16", "fd42::/56", "10.43.0.0/16")
+				c.DataDir, c.ClusterCIDRs = "/b", cidrs("10.42.0.0/16", "fd42::/56", "10.43.0.0/16")
 			}},
 		{"a list on the command line replaces the file's",
 			world{
@@ -122,7 +122,7 @@ func TestLoad(t *testing.T) {
 			}},
 			func(c *Config) {
 				c.NodePortAddresses = []string{"primary", "localhost", "10.0.0.0/8", "fd00::/8", "fe00::/8"}
-				c.Detection.ClusterCIDRs = cidrs("10.2.0.0/16")
+				c.ClusterCIDRs = cidrs("10.2.0.0/16")
 			}},
 		{"key+ without a key before is a key",
 			world{files: map[string]string{"config.yaml": "nodeport-addresses+: all\n"}},
@@ -158,12 +158,12 @@ func TestLoad(t *testing.T) {
 		{"words in any case",
 			world{flags: map[string][]string{"detect-local-mode": {"bridgeinterface"}, "pod-bridge-interface": {"cni0"}, "proxy-mode": {"NFTables"}, "log-level": {"WARN"}}},
 			func(c *Config) {
-				c.Detection.Mode, c.Detection.BridgeInterface = proxy.DetectBridgeInterface, "cni0"
+				c.DetectLocalMode, c.PodBridgeInterface = proxy.DetectBridgeInterface, "cni0"
 				c.ProxyMode, c.LogLevel = ModeNFTables, slog.LevelWarn
 			}},
 		{"host bits of a CIDR do not count",
 			world{flags: map[string][]string{"cluster-cidr": {"10.42.1.1/16"}}},
-			func(c *Config) { c.Detection.ClusterCIDRs = cidrs("10.42.0.0/16") }},
+			func(c *Config) { c.ClusterCIDRs = cidrs("10.42.0.0/16") }},
 		{"a node's name is in lower case",
 			world{flags: map[string][]string{"hostname-override": {" Node-A "}}},
 			func(c *Config) { c.NodeName = "node-a" }},

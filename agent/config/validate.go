@@ -36,12 +36,14 @@ func (c *Config) Validate() error {
 		bad("--hostname-override %q cannot be a node's name: %s", c.NodeName, strings.Join(msgs, "; "))
 	}
 
-	if _, _, err := c.Detection.Select(proxy.IPv4, nil); err != nil {
+	detection := proxy.DetectionFlags{Mode: c.DetectLocalMode, ClusterCIDRs: c.ClusterCIDRs,
+		BridgeInterface: c.PodBridgeInterface, InterfaceNamePrefix: c.PodInterfaceNamePrefix}
+	if _, _, err := detection.Select(proxy.IPv4, nil); err != nil {
 		errs = append(errs, err)
 	}
 	for _, i := range [...]struct{ flag, name string }{
-		{"--pod-bridge-interface", c.Detection.BridgeInterface},
-		{"--pod-interface-name-prefix", c.Detection.InterfaceNamePrefix},
+		{"--pod-bridge-interface", c.PodBridgeInterface},
+		{"--pod-interface-name-prefix", c.PodInterfaceNamePrefix},
 	} {
 		if len(i.name) > maxInterfaceName || strings.ContainsAny(i.name, "/ \t\n*") {
 			bad("%s %q cannot be an interface's name: at most %d characters, no blank, slash or star", i.flag, i.name, maxInterfaceName)

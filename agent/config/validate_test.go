@@ -19,7 +19,7 @@ func TestValidate(t *testing.T) {
 		{"kubeconfig beside manifests", func(c *Config) { c.Kubeconfig = "/k" }, nil},
 		{"no health server", func(c *Config) { c.HealthzBindAddress = netip.AddrPort{} }, nil},
 		{"dual-stack pods", func(c *Config) {
-			c.Detection.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd42::/56")}
+			c.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd42::/56")}
 		}, nil},
 		{"no least time between writes", func(c *Config) { c.MinSyncPeriod = 0 }, nil},
 
@@ -27,12 +27,12 @@ func TestValidate(t *testing.T) {
 		{"kubeconfig alone", func(c *Config) { c.Manifests, c.Kubeconfig = "", "/k" }, []string{"--kubeconfig /k", "--manifests DIR"}},
 		{"iptables", func(c *Config) { c.ProxyMode = ModeIPTables }, []string{"--proxy-mode iptables", "auto or nftables"}},
 		{"node name", func(c *Config) { c.NodeName = "a_b" }, []string{`--hostname-override "a_b"`, "lower case"}},
-		{"bridge without name", func(c *Config) { c.Detection.Mode = proxy.DetectBridgeInterface }, []string{"--pod-bridge-interface"}},
-		{"prefix without name", func(c *Config) { c.Detection.Mode = proxy.DetectInterfaceNamePrefix }, []string{"--pod-interface-name-prefix"}},
+		{"bridge without name", func(c *Config) { c.DetectLocalMode = proxy.DetectBridgeInterface }, []string{"--pod-bridge-interface"}},
+		{"prefix without name", func(c *Config) { c.DetectLocalMode = proxy.DetectInterfaceNamePrefix }, []string{"--pod-interface-name-prefix"}},
 		{"interface name too long", func(c *Config) {
-			c.Detection.Mode, c.Detection.BridgeInterface = proxy.DetectBridgeInterface, "sixteen-letters-"
+			c.DetectLocalMode, c.PodBridgeInterface = proxy.DetectBridgeInterface, "sixteen-letters-"
 		}, []string{`--pod-bridge-interface "sixteen-letters-"`, "15"}},
-		{"interface name with a star", func(c *Config) { c.Detection.InterfaceNamePrefix = "cali*" }, []string{`--pod-interface-name-prefix "cali*"`}},
+		{"interface name with a star", func(c *Config) { c.PodInterfaceNamePrefix = "cali*" }, []string{`--pod-interface-name-prefix "cali*"`}},
 		{"node port addresses", func(c *Config) { c.NodePortAddresses = []string{"primary", "secondary"} }, []string{"--nodeport-addresses", `"secondary"`}},
 		{"sync period", func(c *Config) { c.SyncPeriod = 0 }, []string{"--sync-period 0s must be greater than 0"}},
 		{"negative time", func(c *Config) { c.MinSyncPeriod = -1 }, []string{"--min-sync-period"}},
