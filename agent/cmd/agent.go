@@ -20,9 +20,9 @@ func Agent() *cli.Command {
 			"Needs root (CAP_NET_ADMIN). When the agent stops, the rules stay and traffic\n" +
 			"goes on; \"sluice cleanup\" removes them.\n\n" +
 			"Every flag can also be set by an environment variable (--cluster-cidr by\n" +
-			"SLUICE_CLUSTER_CIDR) and in the configuration file (cluster-cidr: 10.42.0.0/16).\n" +
-			"The command line is stronger than the environment, and that is stronger than\n" +
-			"the file.\n\n" +
+			"SLUICE_CLUSTER_CIDR) and in the configuration file (cluster-cidr: CIDR). The\n" +
+			"command line is stronger than the environment, and that is stronger than the\n" +
+			"file.\n\n" +
 			"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure, 2 wrong arguments or\n" +
 			"configuration.\n\n" +
 			"Examples:\n" +

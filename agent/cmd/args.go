@@ -31,7 +31,7 @@ func flagsFirst(commands []*cli.Command, args []string) []string {
 			continue
 		}
 		flags = append(flags, arg)
-		if takesValue(known, arg) && i+1 < len(args) {
+		if takesValue(known, arg) && i+1 < len(args) && args[i+1] != completionFlag {
 			i++
 			flags = append(flags, args[i])
 		}

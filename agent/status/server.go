@@ -24,11 +24,11 @@ func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) er
 	mux.HandleFunc("GET "+pathStatus, answer(log, p.Status))
 	mux.HandleFunc("GET "+pathServices, answer(log, func(ctx context.Context) (List[Service], error) {
 		items, err := p.Services(ctx)
-		return List[Service]{items}, err
+		return List[Service]{nonNil(items)}, err
 	}))
 	mux.HandleFunc("GET "+pathEndpoints, answer(log, func(ctx context.Context) (List[Endpoint], error) {
 		items, err := p.Endpoints(ctx)
-		return List[Endpoint]{items}, err
+		return List[Endpoint]{nonNil(items)}, err
 	}))
 	server := &http.Server{
 		Handler:           mux,
@@ -60,4 +60,12 @@ func answer[T any](log *slog.Logger, get func(context.Context) (T, error)) http.
 			log.Debug("cannot send a status document", "path", r.URL.Path, "error", err)
 		}
 	}
+}
+
+// nonNil keeps "items": null out of the documents.
+func nonNil[T any](items []T) []T {
+	if items == nil {
+		return []T{}
+	}
+	return items
 }
