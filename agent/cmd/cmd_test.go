@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -182,6 +183,26 @@ func TestDocuments(t *testing.T) {
 	var version map[string]string
 	if err := json.Unmarshal([]byte(stdout), &version); err != nil || version["goVersion"] == "" || version["platform"] == "" {
 		t.Errorf("version -o json: %v, got\n%s", err, stdout)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	defer func(args []string) { os.Args = args }(os.Args)
+	socket := serve(t, provider{})
+	for args, want := range map[string]string{
+		"get":                                "services endpoints",
+		"get svc --socket " + socket:         "kubernetes web",
+		"get svc -n shop --socket " + socket: "web",
+		"get svc web":                        "",
+		"agent --sync":                       "--sync-period",
+		"completion":                         "bash zsh fish",
+		"completion bash":                    "",
+	} {
+		os.Args = append(append([]string{"sluice"}, strings.Fields(args)...), completionFlag) // the cli library looks there
+		code, stdout, stderr := sluice(t, os.Args[1:]...)
+		if got := strings.Join(strings.Fields(stdout), " "); got != want || code != 0 {
+			t.Errorf("%s: exit code %d, %q, got %q, want %q", args, code, stderr, got, want)
+		}
 	}
 }
 

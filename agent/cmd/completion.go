@@ -3,6 +3,8 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -63,11 +65,12 @@ func Completion() *cli.Command {
 			"   sluice completion bash > /etc/bash_completion.d/sluice\n" +
 			"   sluice completion zsh > \"${fpath[1]}/_sluice\"\n" +
 			"   sluice completion fish > ~/.config/fish/completions/sluice.fish",
-		BashComplete: func(c *cli.Context) {
-			if c.NArg() == 0 {
-				fmt.Fprintln(c.App.Writer, "bash\nzsh\nfish")
+		BashComplete: complete(func(c *cli.Context) []string {
+			if c.NArg() > 0 {
+				return nil
 			}
-		},
+			return []string{"bash", "zsh", "fish"}
+		}),
 		Action: func(c *cli.Context) error {
 			script, ok := completions[c.Args().First()]
 			if !ok || c.NArg() != 1 {
@@ -76,5 +79,19 @@ func Completion() *cli.Command {
 			_, err := io.WriteString(c.App.Writer, script)
 			return err
 		},
+	}
+}
+
+// complete offers a command's flags after a dash, else the arguments that can come next.
+func complete(arguments func(*cli.Context) []string) cli.BashCompleteFunc {
+	return func(c *cli.Context) {
+		// The word that is being typed, before the hidden flag at the end; the library looks there, too.
+		if n := len(os.Args) - 2; n > 0 && strings.HasPrefix(os.Args[n], "-") {
+			cli.DefaultCompleteWithFlags(c.Command)(c)
+			return
+		}
+		for _, a := range arguments(c) {
+			fmt.Fprintln(c.App.Writer, a)
+		}
 	}
 }

@@ -31,11 +31,15 @@ func Get() *cli.Command {
 			"   sluice get svc web -n shop -o yaml\n" +
 			"   sluice get endpoints web -o wide",
 		Flags: flags.and(output, namespace, all),
-		BashComplete: func(c *cli.Context) {
-			if c.NArg() == 0 {
-				fmt.Fprintln(c.App.Writer, "services\nendpoints")
+		BashComplete: complete(func(c *cli.Context) []string {
+			switch c.NArg() {
+			case 0:
+				return []string{"services", "endpoints"}
+			case 1:
+				return serviceNames(c, flags, namespace.last())
 			}
-		},
+			return nil
+		}),
 		Action: func(c *cli.Context) error {
 			if err := checkOutput(output, "wide", "json", "yaml"); err != nil {
 				return err
@@ -115,4 +119,24 @@ func writeList[T status.Service | status.Endpoint](c *cli.Context, format string
 		return err
 	}
 	return table(c.App.Writer)
+}
+
+// serviceNames asks the agent for the names of Services, for completion: without
+// an agent there are none.
+func serviceNames(c *cli.Context, flags configFlags, namespace string) []string {
+	client, err := newClient(flags)
+	if err != nil {
+		return nil
+	}
+	services, err := client.Services(c.Context)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range services {
+		if namespace == "" || services[i].Namespace == namespace {
+			names = append(names, services[i].Name)
+		}
+	}
+	return names
 }
