@@ -1,5 +1,7 @@
 package proxy
 
+import "slices"
+
 // affinityIDs sees to it that no two pools have the same AffinityID, although
 // the ids that plans ask for are hashes.
 type affinityIDs struct {
@@ -25,52 +27,48 @@ func (a *affinityIDs) assign(old, new *ServicePlan) *ServicePlan {
 	wanted := affinityPools(new)
 	a.release(old, wanted)
 	var moved map[*Pool]*Pool
-	for pool, owner := range wanted {
-		if id := a.acquire(owner); id != pool.AffinityID {
+	for _, w := range wanted {
+		if id := a.acquire(w.owner); id != w.pool.AffinityID {
 			if moved == nil {
 				moved = map[*Pool]*Pool{}
 			}
-			moved[pool] = &Pool{Slots: pool.Slots, AffinityID: id}
+			moved[w.pool] = &Pool{Slots: w.pool.Slots, AffinityID: id}
 		}
 	}
-	if len(moved) == 0 {
+	if moved == nil {
 		return new
 	}
 	return withPools(new, moved)
 }
 
-// affinityPools returns the pools of a plan that have an AffinityID; nil if none has.
-func affinityPools(plan *ServicePlan) map[*Pool]affinityOwner {
-	var pools map[*Pool]affinityOwner
+type affinityPool struct {
+	pool  *Pool
+	owner affinityOwner
+}
+
+// affinityPools lists the pools of a plan that have an AffinityID, each once.
+func affinityPools(plan *ServicePlan) []affinityPool {
 	if plan == nil {
 		return nil
 	}
+	var list []affinityPool
 	for _, f := range plan.Frontends {
-		for _, pool := range []*Pool{f.Route.Pool, f.Route.LocalPool} {
-			if pool == nil || pool.AffinityID == 0 {
+		for _, pool := range [...]*Pool{f.Route.Pool, f.Route.LocalPool} {
+			if pool == nil || pool.AffinityID == 0 ||
+				slices.ContainsFunc(list, func(have affinityPool) bool { return have.pool == pool }) {
 				continue
 			}
-			if pools == nil {
-				pools = map[*Pool]affinityOwner{}
-			}
-			pools[pool] = affinityOwner{f.Route.Port, pool.AffinityID}
+			list = append(list, affinityPool{pool, affinityOwner{f.Route.Port, pool.AffinityID}})
 		}
 	}
-	return pools
+	return list
 }
 
-func (a *affinityIDs) release(old *ServicePlan, wanted map[*Pool]affinityOwner) {
-	had := affinityPools(old)
-	if had == nil {
-		return
-	}
-	stay := map[affinityOwner]bool{}
-	for _, owner := range wanted {
-		stay[owner] = true
-	}
-	for pool := range had {
-		if owner := a.owners[pool.AffinityID]; !stay[owner] {
-			delete(a.owners, pool.AffinityID)
+func (a *affinityIDs) release(old *ServicePlan, wanted []affinityPool) {
+	for _, had := range affinityPools(old) {
+		owner := a.owners[had.pool.AffinityID]
+		if !slices.ContainsFunc(wanted, func(w affinityPool) bool { return w.owner == owner }) {
+			delete(a.owners, had.pool.AffinityID)
 			delete(a.moved, owner)
 		}
 	}

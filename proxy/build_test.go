@@ -56,7 +56,7 @@ func ipAddrs(f Family, s string) []netip.Addr {
 func prefixes(f Family, s string) []netip.Prefix {
 	var list []netip.Prefix
 	for _, one := range strings.Fields(s) {
-		if a, ok := strings.CutSuffix(one, "/32"); ok {
+		if a, ok := strings.CutSuffix(one, "/HOST"); ok {
 			addr := ipAddr(f, a)
 			list = append(list, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
