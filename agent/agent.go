@@ -1,15 +1,142 @@
-// Package agent is the daemon.
+// Package agent is the daemon: it takes objects from a source and facts from
+// the kernel, plans, and writes.
 package agent
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/agent/config"
+	"sluice/agent/files"
+	"sluice/agent/nodeaddr"
+	"sluice/agent/status"
+	"sluice/agent/sysctl"
+	"sluice/agent/version"
+	"sluice/proxy"
+	"sluice/proxy/conntrack"
+	"sluice/proxy/nft"
 )
 
-// Run runs the agent until ctx ends.
+// Run runs the agent until ctx ends. The rules stay then. It returns an error
+// only for what it cannot start without.
 func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	return errors.New("the agent's loop is not built in")
+	socket, err := status.Listen(ctx, cfg.Socket)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	planner, err := newNodePlanner(&cfg)
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version.Get().Version, "pid", os.Getpid(), "node", cfg.NodeName, "manifests", cfg.Manifests)
+	sysctl.Apply(sysctl.Options{Root: sysctl.Root, RAM: ram(), Log: log})
+
+	l := newLoop(cfg, planner, log)
+	defer l.close()
+	if err := l.openFamilies(); err != nil {
+		return err
+	}
+
+	// Everything below ends with ctx, and Run waits for it.
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, p := range l.proxiers {
+		if err := p.writer.Watch(ctx, func() { post(ctx, l.foreign, p) }); err != nil {
+			p.log.Warn("changes by other programs are not noticed", "error", err)
+		}
+	}
+	running.Go(func() {
+		nodeaddr.Watch(ctx, nodeaddr.Options{Log: log}, func(f nodeaddr.Facts) { post(ctx, l.addrs, f) })
+	})
+	running.Go(func() {
+		if err := status.Serve(ctx, socket, l, log); err != nil {
+			log.Error("the status socket is closed: sluice status and get do not work until a restart", "error", err)
+		}
+	})
+	failed := make(chan error, 1)
+	running.Go(func() {
+		if err := l.source.Run(ctx, l); err != nil && ctx.Err() == nil {
+			failed <- fmt.Errorf("read %v: %w", l.source, err)
+			cancel()
+		}
+	})
+	l.run(ctx)
+	log.Info("stopping; the rules stay in the kernel")
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// post sends a message to the loop, unless ctx ends first.
+func post[T any](ctx context.Context, to chan<- T, message T) {
+	select {
+	case to <- message:
+	case <-ctx.Done():
+	}
+}
+
+func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
+	return &loop{
+		cfg: cfg, log: log, started: time.Now(), node: planner, objects: newObjects(),
+		source:  files.New(files.Options{Dir: cfg.Manifests, Log: log}),
+		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
+		ended: make(chan struct{}),
+	}
+}
+
+// openFamilies opens a writer for each family that the kernel has.
+func (l *loop) openFamilies() error {
+	var errs []error
+	for _, f := range proxy.Families {
+		// A kernel without IPv6, or booted with ipv6.disable=1, has not this file.
+		if _, err := os.Stat("/proc/net/if_inet6"); f == proxy.IPv6 && err != nil {
+			l.log.Info("the kernel has no IPv6: only IPv4 is served")
+			continue
+		}
+		w, err := nft.New(nft.Options{Family: f, Log: l.log})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		flows, err := conntrack.Open(conntrack.Options{})
+		if err != nil {
+			l.log.Warn("flows to endpoints that are gone will not be deleted", "family", f.String(), "error", err)
+		}
+		l.proxiers = append(l.proxiers, newProxier(f, w, flows, l.log))
+	}
+	if len(l.proxiers) == 0 {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+func (l *loop) close() {
+	for _, p := range l.proxiers {
+		p.writer.Close()
+		if p.flows != nil {
+			p.flows.Close()
+		}
+	}
+}
+
+// ram is the machine's memory in bytes.
+func ram() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
 }

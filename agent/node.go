@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice/agent/config"
+	"sluice/agent/nodeaddr"
+	"sluice/proxy"
+)
+
+// nodePlanner turns the configuration, the node's addresses and its Node object
+// into what planning needs to know of the node.
+type nodePlanner struct {
+	name          string
+	masqueradeAll bool
+	nodePorts     proxy.NodePortSelector
+	detection     proxy.DetectionFlags
+}
+
+func newNodePlanner(cfg *config.Config) (nodePlanner, error) {
+	selector, err := proxy.ParseNodePortAddresses(cfg.NodePortAddresses)
+	if err != nil {
+		return nodePlanner{}, err
+	}
+	return nodePlanner{
+		name: cfg.NodeName, masqueradeAll: cfg.MasqueradeAll, nodePorts: selector,
+		detection: proxy.DetectionFlags{Mode: cfg.DetectLocalMode, ClusterCIDRs: cfg.ClusterCIDRs,
+			BridgeInterface: cfg.PodBridgeInterface, InterfaceNamePrefix: cfg.PodInterfaceNamePrefix},
+	}, nil
+}
+
+// plan returns the node and the settings of a family, and which local detection was chosen and why.
+func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, o *objects) (proxy.Node, proxy.Settings, string) {
+	node := proxy.Node{Family: f, Name: n.name, MasqueradeAll: n.masqueradeAll}
+	for _, a := range facts.All() {
+		if proxy.FamilyOf(a) == f {
+			node.Addrs = append(node.Addrs, a)
+		}
+	}
+	var podCIDRs []string
+	if o.node != nil {
+		node.Zone = o.node.Labels[corev1.LabelTopologyZone]
+		podCIDRs = o.node.Spec.PodCIDRs
+		if len(podCIDRs) == 0 && o.node.Spec.PodCIDR != "" {
+			podCIDRs = []string{o.node.Spec.PodCIDR}
+		}
+	}
+	node.NodePortAddrs = n.nodePorts.Addrs(f, node.Addrs, primaryAddr(f, facts, o.node))
+	detection, why, err := n.detection.Select(f, podCIDRs)
+	if err != nil { // the configuration was checked before: only what depends on the Node is left
+		why = err.Error()
+	}
+	return node, proxy.Settings{Detection: detection, ServiceCIDRs: serviceCIDRs(f, o)}, why
+}
+
+// primaryAddr is the node's first InternalIP of the family, as long as the node
+// has that address; else what its routes say. After a DHCP change the
+// kernel knows the new address before the Node object does.
+func primaryAddr(f proxy.Family, facts *nodeaddr.Facts, node *corev1.Node) netip.Addr {
+	if node != nil {
+		for _, a := range node.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if err != nil || a.Type != corev1.NodeInternalIP || proxy.FamilyOf(ip) != f {
+				continue
+			}
+			if slices.Contains(facts.All(), ip) {
+				return ip
+			}
+			break
+		}
+	}
+	return facts.Primary(f)
+}
+
+func serviceCIDRs(f proxy.Family, o *objects) []netip.Prefix {
+	var all []netip.Prefix
+	for _, c := range o.cidrs {
+		for _, s := range c.Spec.CIDRs {
+			if p, err := netip.ParsePrefix(s); err == nil && proxy.FamilyOf(p.Addr()) == f {
+				all = append(all, p.Masked())
+			}
+		}
+	}
+	slices.SortFunc(all, netip.Prefix.Compare)
+	return slices.Compact(all)
+}
+
+func sameNode(a, b *proxy.Node) bool {
+	return a.Family == b.Family && a.Name == b.Name && a.Zone == b.Zone && a.MasqueradeAll == b.MasqueradeAll &&
+		slices.Equal(a.Addrs, b.Addrs) && slices.Equal(a.NodePortAddrs, b.NodePortAddrs)
+}

@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"sluice/agent/config"
+	"sluice/agent/status"
+	"sluice/agent/version"
+	"sluice/proxy"
+)
+
+// Status implements status.Provider.
+func (l *loop) Status(ctx context.Context) (s status.Status, err error) {
+	err = l.do(ctx, func() { s = l.status() })
+	return s, err
+}
+
+func (l *loop) status() status.Status {
+	s := status.Status{
+		Version: version.Get().Version, PID: os.Getpid(), Started: l.started, Mode: config.ModeNFTables,
+		Node:   l.cfg.NodeName,
+		Source: l.source.String(), Synced: l.synced, Objects: l.objects.counts(),
+		Problems: l.problems,
+	}
+	if !l.synced {
+		s.Reasons = append(s.Reasons, "Not all objects are known yet: nothing was written since the start.")
+	}
+	if l.facts != nil {
+		s.NodeAddresses = l.facts.All()
+	}
+	served := map[proxy.ServiceName]bool{}
+	for _, p := range l.proxiers {
+		s.NodePortAddresses = append(s.NodePortAddresses, p.node.NodePortAddrs...)
+		if s.Detection != "" && p.detection != "" {
+			s.Detection += " "
+		}
+		s.Detection += p.detection
+		s.Families = append(s.Families, p.status())
+		for plan := range p.state.Plans() {
+			served[plan.Name] = true
+			for _, what := range plan.Ignored {
+				s.Conflicts = append(s.Conflicts, fmt.Sprintf("%v: %s", plan.Name, what))
+			}
+		}
+		for _, c := range p.state.Conflicts() {
+			s.Conflicts = append(s.Conflicts, c.String())
+		}
+		if p.lastError != "" {
+			s.Reasons = append(s.Reasons, fmt.Sprintf("%v rules cannot be written: %s.", p.family, p.lastError))
+		}
+	}
+	slices.Sort(s.Conflicts)
+	s.Conflicts = slices.Compact(s.Conflicts)
+	s.Services = len(served)
+	s.Healthy = len(s.Reasons) == 0
+	return s
+}
+
+func (p *proxier) status() status.Family {
+	f := status.Family{
+		Family: p.family, LastSync: p.lastSync, LastSyncDuration: p.lastTook, LastError: p.lastError,
+		Pending: !p.queued.IsZero(), Repairs: p.repairs,
+	}
+	if p.failures > 0 {
+		f.RetryAt = p.retryAt
+	}
+	endpoints := map[netip.AddrPort]struct{}{}
+	for range p.state.Plans() {
+		f.Services++
+	}
+	for _, r := range p.state.Routes() {
+		f.Frontends++
+		for _, pool := range []*proxy.Pool{r.Pool, r.LocalPool} {
+			if pool != nil {
+				for _, e := range pool.Slots {
+					endpoints[e] = struct{}{}
+				}
+			}
+		}
+	}
+	f.Endpoints = len(endpoints)
+	return f
+}
+
+// Services implements status.Provider.
+func (l *loop) Services(ctx context.Context) (list []status.Service, err error) {
+	err = l.do(ctx, func() {
+		for _, s := range l.served() {
+			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)
+			list = append(list, status.NewService(s.service, endpoints, s.plans...))
+		}
+	})
+	return list, err
+}
+
+// Endpoints implements status.Provider.
+func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error) {
+	err = l.do(ctx, func() {
+		for _, s := range l.served() {
+			list = append(list, status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)...)
+		}
+	})
+	return list, err
+}
+
+// servedService is a Service with its plans in the families it is served in.
+type servedService struct {
+	serviceObjects
+	plans []*proxy.ServicePlan
+}
+
+// served lists the Services that are served, by namespace and name.
+func (l *loop) served() []servedService {
+	var list []servedService
+	for name, o := range l.objects.services {
+		s := servedService{serviceObjects: *o}
+		for _, p := range l.proxiers {
+			if plan := p.state.Plan(name); plan != nil {
+				s.plans = append(s.plans, plan)
+			}
+		}
+		if len(s.plans) > 0 {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b servedService) int {
+		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
+	})
+	return list
+}
+
+var _ status.Provider = (*loop)(nil)

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"sluice/proxy"
+	"sluice/proxy/conntrack"
+)
+
+// proxier keeps one IP family: its planned state and the kernel's. Whatever
+// goes wrong in it stays in it.
+type proxier struct {
+	family proxy.Family
+	log    *slog.Logger
+	node   proxy.Node
+	state  *proxy.State
+	writer proxy.Writer
+	flows  *conntrack.Conn // nil: the kernel cannot list flows
+
+	// reconcile says that the kernel's state is not known to be state's less pending.
+	reconcile bool
+	pending   proxy.Delta
+	// queued is when the oldest change that is not in the kernel came; zero if there is none.
+	queued time.Time
+
+	// flowCheck says that flows may have become stale; removed are the frontends that went since the last look.
+	flowCheck bool
+	removed   map[proxy.Frontend]struct{}
+	// nextFlowCheck bounds the share of time that goes into looking at flows.
+	nextFlowCheck time.Time
+
+	failures  int
+	retryAt   time.Time
+	lastError string
+	lastSync  time.Time
+	lastTook  time.Duration
+	repairs   int
+	// detection is the choice that was logged last.
+	detection string
+}
+
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+func newProxier(f proxy.Family, w proxy.Writer, flows *conntrack.Conn, log *slog.Logger) *proxier {
+	return &proxier{
+		family: f, log: log.With("family", f.String()), node: proxy.Node{Family: f},
+		state: proxy.NewState(f, proxy.Settings{}), writer: w, flows: flows,
+		reconcile: true, queued: time.Now(), removed: map[proxy.Frontend]struct{}{},
+	}
+}
+
+// slots is where planning goes on from: the state's slots, and before the first write the kernel's.
+func (p *proxier) slots(f proxy.Frontend) (pool, localPool []netip.AddrPort) {
+	if pool, localPool = p.state.Slots(f); pool == nil && localPool == nil && p.lastSync.IsZero() {
+		return p.writer.Slots(f)
+	}
+	return pool, localPool
+}
+
+// set takes in a Service's new plan.
+func (p *proxier) set(name proxy.ServiceName, plan *proxy.ServicePlan, now time.Time) {
+	d := p.state.Set(name, plan)
+	if d.Empty() {
+		return
+	}
+	p.queue(now)
+	if d.NeedsFlowCheck() {
+		p.flowCheck = true
+		for _, c := range d.Frontends {
+			if c.New == nil {
+				p.removed[c.Frontend] = struct{}{}
+			}
+		}
+	}
+	if !p.reconcile { // otherwise the whole state is compared anyway
+		proxy.Merge(&p.pending, d)
+	}
+}
+
+// setSettings takes in what belongs to no Service.
+func (p *proxier) setSettings(s proxy.Settings, now time.Time) {
+	if p.state.SetSettings(s) {
+		p.mustReconcile(now)
+	}
+}
+
+func (p *proxier) mustReconcile(now time.Time) {
+	p.reconcile = true
+	p.pending = proxy.Delta{}
+	p.queue(now)
+}
+
+func (p *proxier) queue(now time.Time) {
+	if p.queued.IsZero() {
+		p.queued = now
+	}
+}
+
+// due tells whether something waits to be written, and when that may be.
+func (p *proxier) due() (at time.Time, waiting bool) {
+	if p.queued.IsZero() {
+		return time.Time{}, false
+	}
+	return p.retryAt, true
+}
+
+// write brings what waits into the kernel.
+func (p *proxier) write(ctx context.Context) bool {
+	start := time.Now()
+	var stats proxy.Stats
+	var err error
+	whole := p.reconcile
+	if whole {
+		stats, err = p.writer.Reconcile(ctx, p.state)
+	} else {
+		stats, err = p.writer.Apply(ctx, &p.pending)
+	}
+	p.pending = proxy.Delta{}
+	now := time.Now()
+	if err != nil {
+		p.failed(err, now)
+		return false
+	}
+	if p.failures > 0 {
+		p.log.Info("rules can be written again", "failures", p.failures)
+	}
+	level := slog.LevelDebug
+	if whole {
+		level = slog.LevelInfo
+	}
+	p.log.Log(ctx, level, "rules written", "added", stats.Added, "removed", stats.Removed, "unchanged", stats.Unchanged,
+		"took", now.Sub(start).Round(time.Microsecond), "waited", now.Sub(p.queued).Round(time.Microsecond))
+	p.reconcile, p.failures, p.lastError = false, 0, ""
+	p.queued, p.retryAt = time.Time{}, time.Time{}
+	p.lastSync, p.lastTook = now, now.Sub(start)
+	return true
+}
+
+// failed notes an error of the writer; the next attempt reads the kernel back.
+func (p *proxier) failed(err error, now time.Time) {
+	p.reconcile = true
+	delay := min(firstRetry<<min(p.failures, 16), lastRetry)
+	delay += rand.N(delay / 4) // so that the families, and nodes that failed together, part
+	p.failures++
+	p.retryAt = now.Add(delay)
+	if p.lastError != err.Error() {
+		p.log.Error("rules not written; those in the kernel stay as they are", "error", err, "retry", delay.Round(time.Millisecond))
+	}
+	p.lastError = err.Error()
+}
+
+// flowShare is the part of the time that may go into looking at flows.
+const flowShare = 10
+
+// checkFlows deletes the flows that the last changes made stale.
+func (p *proxier) checkFlows(ctx context.Context, now time.Time) {
+	if p.flows == nil || now.Before(p.nextFlowCheck) {
+		return
+	}
+	p.flowCheck = false
+	n, err := p.flows.DeleteStale(ctx, p.family, func(f proxy.Flow) bool { return p.state.StaleFlow(f, p.removed) })
+	p.nextFlowCheck = time.Now().Add(flowShare * time.Since(now))
+	if n > 0 {
+		p.log.Info("flows to endpoints that are gone deleted", "flows", n)
+	}
+	if err != nil {
+		p.log.Warn("flows to endpoints that are gone not deleted; tried again later", "error", err)
+		return
+	}
+	clear(p.removed)
+}
