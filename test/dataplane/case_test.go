@@ -17,7 +17,7 @@ import (
 )
 
 // allCases, in the order in which they run.
-var allCases = slices.Concat(clusterIPCases, externalCases, masqueradeCases)
+var allCases = slices.Concat(clusterIPCases, externalCases, masqueradeCases, endpointCases, changeCases, affinityCases)
 
 // testCase is objects and what becomes of packets.
 type testCase struct {
