@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/proxy"
+	"sluice/proxy/nft"
 	"sluice/test/lab"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // subjects are what the cases run against, by name.
 var subjects = map[string]func(*lab.Lab, proxy.Family) (subject, error){
-	"nft": newNFT,
+	"nft": func(l *lab.Lab, f proxy.Family) (subject, error) { return newNFT(l, f, nft.Options{}) },
 }
 
 // TestCases runs all cases. The families run at the same time, each in a lab of its

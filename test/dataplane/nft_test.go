@@ -11,9 +11,10 @@ import (
 	"sluice/test/lab"
 )
 
-func newNFT(l *lab.Lab, f proxy.Family) (subject, error) {
+func newNFT(l *lab.Lab, f proxy.Family, o nft.Options) (subject, error) {
+	o.Family, o.NetNS = f, l.Node.FD()
 	return newWriterSubject(l, f,
-		func() (proxy.Writer, error) { return nft.New(nft.Options{Family: f, NetNS: l.Node.FD()}) },
+		func() (proxy.Writer, error) { return nft.New(o) },
 		func(ctx context.Context) ([]string, error) { return nftLeftovers(ctx, l, f) })
 }
 
