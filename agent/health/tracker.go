@@ -1,0 +1,106 @@
+package health
+
+import (
+	"sync"
+	"time"
+
+	"sluice/proxy"
+)
+
+// Tracker knows whether changes reach the kernel in time. Its methods may be
+// called from any goroutine.
+type Tracker struct {
+	timeout time.Duration
+	now     func() time.Time
+
+	mu sync.Mutex
+	// queued is when the oldest change came that is not in the kernel; families without one are missing.
+	queued     map[proxy.Family]time.Time
+	updated    map[proxy.Family]time.Time
+	ineligible bool
+}
+
+// NewTracker returns a Tracker for which a change that waits as long as timeout
+// makes its family unhealthy; kube-proxy's timeout is twice the sync period. now
+// is the clock; nil is time.Now.
+func NewTracker(timeout time.Duration, now func() time.Time) *Tracker {
+	if now == nil {
+		now = time.Now
+	}
+	return &Tracker{
+		timeout: timeout, now: now,
+		queued: map[proxy.Family]time.Time{}, updated: map[proxy.Family]time.Time{},
+	}
+}
+
+// Queued notes that a family has a change that is not in the kernel yet.
+func (t *Tracker) Queued(f proxy.Family) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, waiting := t.queued[f]; !waiting {
+		t.queued[f] = t.now()
+	}
+}
+
+// Updated notes that all of a family's changes are in the kernel.
+func (t *Tracker) Updated(f proxy.Family) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.queued, f)
+	t.updated[f] = t.now()
+}
+
+// SetNodeEligible says whether load balancers may go on to use this node. They
+// may not once it is being deleted; see NodeEligible. Until told otherwise they may.
+func (t *Tracker) SetNodeEligible(eligible bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ineligible = !eligible
+}
+
+// Healthy tells whether no family has a change that waits too long.
+func (t *Tracker) Healthy() bool { return t.status().Healthy }
+
+// status is the body of an answer, in the format of kube-proxy. Its NodeEligible
+// is left out: only /healthz has it.
+type status struct {
+	LastUpdated  time.Time               `json:"lastUpdated"`
+	CurrentTime  time.Time               `json:"currentTime"`
+	NodeEligible *bool                   `json:"nodeEligible,omitempty"`
+	Healthy      bool                    `json:"healthy"`
+	Status       map[string]familyStatus `json:"status,omitempty"`
+}
+
+// familyStatus is a part of status; it stands under "IPv4" or "IPv6".
+type familyStatus struct {
+	LastUpdated time.Time `json:"lastUpdated"`
+	Healthy     bool      `json:"healthy"`
+}
+
+// status says how the families are. One that never wrote its rules is there only
+// when it is late: then it is unhealthy, which kube-proxy does not notice.
+func (t *Tracker) status() status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := status{CurrentTime: t.now(), Healthy: true, Status: map[string]familyStatus{}}
+	for _, f := range proxy.Families {
+		updated, once := t.updated[f]
+		queued, waiting := t.queued[f]
+		late := waiting && s.CurrentTime.Sub(queued) >= t.timeout
+		if !once && !late {
+			continue
+		}
+		if updated.After(s.LastUpdated) {
+			s.LastUpdated = updated
+		}
+		s.Healthy = s.Healthy && !late
+		s.Status[f.String()] = familyStatus{LastUpdated: updated, Healthy: !late}
+	}
+	return s
+}
+
+func (t *Tracker) nodeEligible() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.ineligible
+}
