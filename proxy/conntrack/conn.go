@@ -131,8 +131,8 @@ func (c *Conn) DeleteStale(ctx context.Context, family proxy.Family, stale func(
 
 func (c *Conn) deleteProtocol(ctx context.Context, del *netlink.Conn, family proxy.Family, protocol proxy.Protocol, stale func(proxy.Flow) bool) (deleted int, err error) {
 	visit := func(e entry) error {
-		if !stale(e.Flow) {
-			return nil
+		if ctx.Err() != nil || !stale(e.Flow) {
+			return ctx.Err()
 		}
 		gone, err := remove(del, family, e)
 		if gone {
@@ -149,8 +149,12 @@ func (c *Conn) deleteProtocol(ctx context.Context, del *netlink.Conn, family pro
 	return deleted, fmt.Errorf("give up after %d attempts: %w", attempts, err)
 }
 
-// errInterrupted says that a dump is not whole and is worth another attempt.
-var errInterrupted = errors.New("kernel broke the listing off")
+var (
+	// errInterrupted says that a dump is not whole and is worth another attempt.
+	errInterrupted = errors.New("kernel broke the listing off")
+	// errRefused says that the kernel does not take the request, perhaps because of its filter.
+	errRefused = errors.New("kernel refuses the request")
+)
 
 // dump calls visit for each entry of a protocol that may be deleted. It uses a
 // socket of its own, so that visit can delete while the listing goes on: the
@@ -164,16 +168,18 @@ func (c *Conn) dump(ctx context.Context, family proxy.Family, protocol proxy.Pro
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
-	err = c.dumpOn(ctx, conn, family, protocol, visit)
-	refused := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)
-	if refused && !c.unfiltered {
+	err = c.dumpOn(conn, family, protocol, visit)
+	if errors.Is(err, errRefused) && !c.unfiltered {
 		c.unfiltered = true
-		err = c.dumpOn(ctx, conn, family, protocol, visit)
+		err = c.dumpOn(conn, family, protocol, visit)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // and not the timeout by which it ended the dump
 	}
 	return err
 }
 
-func (c *Conn) dumpOn(ctx context.Context, conn *netlink.Conn, family proxy.Family, protocol proxy.Protocol, visit func(entry) error) error {
+func (c *Conn) dumpOn(conn *netlink.Conn, family proxy.Family, protocol proxy.Protocol, visit func(entry) error) error {
 	req, err := dumpRequest(family, protocol, !c.unfiltered)
 	if err != nil {
 		return fmt.Errorf("encode conntrack request: %w", err)
@@ -183,13 +189,12 @@ func (c *Conn) dumpOn(ctx context.Context, conn *netlink.Conn, family proxy.Fami
 	}
 	interrupted := false
 	for msg, err := range conn.ReceiveIter() {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOBUFS) {
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS):
 			return fmt.Errorf("list %s %s conntrack entries: %w: %w", family, protocol, errInterrupted, err)
-		}
-		if err != nil {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+			return fmt.Errorf("list %s %s conntrack entries: %w: %w", family, protocol, errRefused, err)
+		case err != nil:
 			return fmt.Errorf("list %s %s conntrack entries: %w", family, protocol, err)
 		}
 		interrupted = interrupted || msg.Header.Flags&netlink.DumpInterrupted != 0
