@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
 
@@ -32,7 +33,10 @@ func Enter() (code int, entered bool, err error) {
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGTERM,
 	}
+	runtime.LockOSThread() // the copy's parent is this thread, and Pdeathsig is about its end
+	defer runtime.UnlockOSThread()
 	// A terminal sends Ctrl-C to both processes: this one waits for the copy to clean up.
 	// A signal to this process alone is passed on.
 	signals := make(chan os.Signal, 1)
