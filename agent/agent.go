@@ -15,6 +15,7 @@ import (
 
 	"sluice/agent/config"
 	"sluice/agent/files"
+	"sluice/agent/health"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/status"
 	"sluice/agent/sysctl"
@@ -63,6 +64,9 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 			log.Error("the status socket is closed: sluice status and get do not work until a restart", "error", err)
 		}
 	})
+	if cfg.HealthzBindAddress.IsValid() {
+		running.Go(func() { health.Serve(ctx, cfg.HealthzBindAddress, l.tracker, health.Options{Log: log}) })
+	}
 	failed := make(chan error, 1)
 	running.Go(func() {
 		if err := l.source.Run(ctx, l); err != nil && ctx.Err() == nil {
@@ -91,6 +95,7 @@ func post[T any](ctx context.Context, to chan<- T, message T) {
 func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 	return &loop{
 		cfg: cfg, log: log, started: time.Now(), node: planner, objects: newObjects(),
+		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
 		source:  files.New(files.Options{Dir: cfg.Manifests, Log: log}),
 		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
 		ended: make(chan struct{}),
@@ -115,7 +120,7 @@ func (l *loop) openFamilies() error {
 		if err != nil {
 			l.log.Warn("flows to endpoints that are gone will not be deleted", "family", f.String(), "error", err)
 		}
-		l.proxiers = append(l.proxiers, newProxier(f, w, flows, l.log))
+		l.proxiers = append(l.proxiers, newProxier(f, w, flows, l.tracker, l.log))
 	}
 	if len(l.proxiers) == 0 {
 		return errors.Join(errs...)
@@ -125,10 +130,7 @@ func (l *loop) openFamilies() error {
 
 func (l *loop) close() {
 	for _, p := range l.proxiers {
-		p.writer.Close()
-		if p.flows != nil {
-			p.flows.Close()
-		}
+		p.close()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/agent/config"
+	"sluice/agent/health"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/source"
 	"sluice/proxy"
@@ -28,8 +29,7 @@ type loop struct {
 	problems []source.Problem
 	proxiers []*proxier
 	node     nodePlanner
-	// published is told what is in the kernel now.
-	published publisher
+	tracker  *health.Tracker
 
 	lastWrite time.Time
 	nextSync  time.Time // of the periodic look at flows
@@ -153,7 +153,7 @@ func (l *loop) plan(names func(func(proxy.ServiceName) bool)) {
 			}
 			l.logIgnored(p, name, plan)
 			p.set(name, plan, now)
-			l.published.plan(p.family, name, p.state.Plan(name))
+			p.publisher.plan(name, p.state.Plan(name))
 		}
 	}
 	for _, p := range l.proxiers {
@@ -199,9 +199,10 @@ func (l *loop) replanNode() bool {
 		p.setSettings(settings, now)
 		if !sameNode(&p.node, &node) {
 			p.node, all = node, true
+			p.publisher.node(node.NodePortAddrs)
 		}
 	}
-	l.published.node(l.proxiers, l.objects.node)
+	l.tracker.SetNodeEligible(health.NodeEligible(l.objects.node))
 	if all {
 		l.plan(l.objects.names())
 	}
@@ -228,7 +229,9 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 	for _, p := range l.proxiers {
 		if at, waiting := p.due(); waiting && !now.Before(at) {
 			l.lastWrite = now
-			l.published.written(p, p.write(ctx))
+			if p.write(ctx) {
+				p.publisher.written(ctx)
+			}
 		}
 	}
 }

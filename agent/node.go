@@ -34,7 +34,7 @@ func newNodePlanner(cfg *config.Config) (nodePlanner, error) {
 
 // plan returns the node and the settings of a family, and which local detection was chosen and why.
 func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, o *objects) (proxy.Node, proxy.Settings, string) {
-	node := proxy.Node{Family: f, Name: n.name, MasqueradeAll: n.masqueradeAll}
+	node := proxy.Node{Family: f, Name: n.name, MasqueradeAll: n.masqueradeAll, LocalhostNodePorts: n.nodePorts.Localhost(f)}
 	for _, a := range facts.All() {
 		if proxy.FamilyOf(a) == f {
 			node.Addrs = append(node.Addrs, a)

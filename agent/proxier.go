@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/agent/health"
 	"sluice/proxy"
 	"sluice/proxy/conntrack"
 )
@@ -14,12 +15,13 @@ import (
 // proxier keeps one IP family: its planned state and the kernel's. Whatever
 // goes wrong in it stays in it.
 type proxier struct {
-	family proxy.Family
-	log    *slog.Logger
-	node   proxy.Node
-	state  *proxy.State
-	writer proxy.Writer
-	flows  *conntrack.Conn // nil: the kernel cannot list flows
+	family    proxy.Family
+	log       *slog.Logger
+	node      proxy.Node
+	state     *proxy.State
+	writer    proxy.Writer
+	publisher publisher
+	flows     *conntrack.Conn // nil: the kernel cannot list flows
 
 	// reconcile says that the kernel's state is not known to be state's less pending.
 	reconcile bool
@@ -48,11 +50,22 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-func newProxier(f proxy.Family, w proxy.Writer, flows *conntrack.Conn, log *slog.Logger) *proxier {
-	return &proxier{
-		family: f, log: log.With("family", f.String()), node: proxy.Node{Family: f},
+func newProxier(f proxy.Family, w proxy.Writer, flows *conntrack.Conn, tracker *health.Tracker, log *slog.Logger) *proxier {
+	log = log.With("family", f.String())
+	p := &proxier{
+		family: f, log: log, node: proxy.Node{Family: f},
 		state: proxy.NewState(f, proxy.Settings{}), writer: w, flows: flows,
-		reconcile: true, queued: time.Now(), removed: map[proxy.Frontend]struct{}{},
+		publisher: newPublisher(tracker, log), removed: map[proxy.Frontend]struct{}{},
+	}
+	p.mustReconcile(time.Now()) // what an earlier agent left may be more than is wanted now
+	return p
+}
+
+func (p *proxier) close() {
+	p.publisher.close()
+	p.writer.Close()
+	if p.flows != nil {
+		p.flows.Close()
 	}
 }
 
@@ -100,6 +113,7 @@ func (p *proxier) mustReconcile(now time.Time) {
 func (p *proxier) queue(now time.Time) {
 	if p.queued.IsZero() {
 		p.queued = now
+		p.publisher.tracker.Queued(p.family)
 	}
 }
 
@@ -140,6 +154,7 @@ func (p *proxier) write(ctx context.Context) bool {
 	p.reconcile, p.failures, p.lastError = false, 0, ""
 	p.queued, p.retryAt = time.Time{}, time.Time{}
 	p.lastSync, p.lastTook = now, now.Sub(start)
+	p.publisher.tracker.Updated(p.family)
 	return true
 }
 

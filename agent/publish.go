@@ -1,15 +1,89 @@
 package agent
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
 
+	"sluice/agent/health"
+	"sluice/agent/localport"
 	"sluice/proxy"
 )
 
-// publisher tells others what is in the kernel: the health servers, and the
-// listeners for NodePorts on localhost. They are told after the kernel is.
-type publisher struct{}
+// publisher serves, beside the kernel, what a family's plans ask for: the
+// healthCheckNodePorts, and NodePorts at the loopback address. It follows the
+// plans only once the kernel does.
+type publisher struct {
+	tracker *health.Tracker
+	checks  map[proxy.ServiceName]proxy.HealthCheck
+	local   map[proxy.ServiceName][]proxy.FrontendRoute
+	addrs   []netip.Addr // where healthCheckNodePorts are served
+	changed bool
 
-func (p *publisher) plan(proxy.Family, proxy.ServiceName, *proxy.ServicePlan) {}
-func (p *publisher) node([]*proxier, *corev1.Node)                            {}
-func (p *publisher) written(*proxier, bool)                                   {}
+	servers *health.Servers
+	// ports is nil until a NodePort at the loopback address is asked for.
+	ports *localport.Proxy
+	log   *slog.Logger
+}
+
+func newPublisher(tracker *health.Tracker, log *slog.Logger) publisher {
+	return publisher{
+		tracker: tracker, log: log,
+		checks: map[proxy.ServiceName]proxy.HealthCheck{}, local: map[proxy.ServiceName][]proxy.FrontendRoute{},
+		servers: health.NewServers(tracker.Healthy, health.Options{Log: log}),
+	}
+}
+
+// plan notes what a Service's plan asks for; nil asks for nothing.
+func (p *publisher) plan(name proxy.ServiceName, plan *proxy.ServicePlan) {
+	if plan != nil && plan.HealthCheck != nil {
+		p.changed = p.changed || p.checks[name] != *plan.HealthCheck
+		p.checks[name] = *plan.HealthCheck
+	} else if _, had := p.checks[name]; had {
+		delete(p.checks, name)
+		p.changed = true
+	}
+	if plan != nil && len(plan.Localhost) > 0 {
+		p.local[name] = plan.Localhost
+		p.changed = true
+	} else if _, had := p.local[name]; had {
+		delete(p.local, name)
+		p.changed = true
+	}
+}
+
+// node notes the addresses that serve NodePorts.
+func (p *publisher) node(addrs []netip.Addr) {
+	p.addrs = addrs
+	p.changed = true
+}
+
+// written follows the plans; the kernel has them now.
+func (p *publisher) written(ctx context.Context) {
+	if !p.changed {
+		return
+	}
+	p.changed = false
+	p.servers.Sync(ctx, maps.Clone(p.checks), p.addrs)
+	if len(p.local) == 0 && p.ports == nil {
+		return
+	}
+	if p.ports == nil {
+		p.ports = localport.New(localport.Options{Log: p.log})
+	}
+	routes := map[netip.AddrPort]*proxy.Route{}
+	for _, list := range p.local {
+		for _, f := range list {
+			routes[netip.AddrPortFrom(f.Addr, f.Port)] = f.Route
+		}
+	}
+	p.ports.Sync(routes)
+}
+
+func (p *publisher) close() {
+	p.servers.Close()
+	if p.ports != nil {
+		p.ports.Close()
+	}
+}
