@@ -236,7 +236,8 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 	}
 }
 
-// checkFlows looks for stale flows after writes, and now and then in any case.
+// checkFlows looks for stale flows after writes. Each SyncPeriod it does so in any case, and what
+// could not be listened at is tried again.
 func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 	if !l.ready() {
 		return
@@ -249,6 +250,9 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 		p.flowCheck = p.flowCheck || periodic
 		if p.flowCheck && p.queued.IsZero() {
 			p.checkFlows(ctx, time.Now())
+		}
+		if periodic && p.queued.IsZero() {
+			p.publisher.sync(ctx)
 		}
 	}
 }

@@ -59,11 +59,15 @@ func (p *publisher) node(addrs []netip.Addr) {
 	p.changed = true
 }
 
-// written follows the plans; the kernel has them now.
+// written follows the plans, if they changed; the kernel has them now.
 func (p *publisher) written(ctx context.Context) {
-	if !p.changed {
-		return
+	if p.changed {
+		p.sync(ctx)
 	}
+}
+
+// sync opens and closes listeners. Those that could not be opened before are tried again.
+func (p *publisher) sync(ctx context.Context) {
 	p.changed = false
 	p.servers.Sync(ctx, maps.Clone(p.checks), p.addrs)
 	if len(p.local) == 0 && p.ports == nil {
