@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -32,6 +33,7 @@ type loop struct {
 	tracker  *health.Tracker
 
 	lastWrite time.Time
+	settled   bool // the first write is done
 	nextSync  time.Time // of the periodic look at flows
 
 	batches chan batch
@@ -233,6 +235,11 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 				p.publisher.written(ctx)
 			}
 		}
+	}
+	if !l.settled && l.lastWrite == now {
+		// What the start needed (a list of everything, the kernel's state) is not needed again.
+		l.settled = true
+		debug.FreeOSMemory()
 	}
 }
 
