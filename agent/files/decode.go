@@ -120,7 +120,7 @@ func describeHeader(raw []byte, err error) string {
 // decodeList decodes the items of a list, each as a document of its own would be.
 func (d *decoder) decodeList(doc *decoded, list header, listOf string) {
 	for i, raw := range list.Items {
-		path := fmt.Sprintf("items[%d].", i)
+		path := fmt.Sprintf("items[%d]: ", i)
 		var h header
 		if why := describeHeader(raw, kjson.UnmarshalCaseSensitivePreserveInts(raw, &h)); why != "" {
 			doc.objects = append(doc.objects, object{findings: findings{refused: []string{path + why}}})

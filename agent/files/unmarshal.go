@@ -34,16 +34,16 @@ func describe(raw []byte, err error) string {
 		line := 1 + bytes.Count(raw[:min(int(offset), len(raw))], []byte{'\n'})
 		return fmt.Sprintf("line %d: %v", line, err)
 	}
+	// Types that decode themselves give errors without a place, or with a wrong one: look for the value that they refuse.
+	if at, ok := find(raw, func(v value) bool { return selfDecoding(v) != nil }); ok {
+		return fmt.Sprintf("%s: Invalid value: %s: %v", at.path, at.text, selfDecoding(at))
+	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
 		if at, ok := find(raw, func(v value) bool { return v.end >= wrongType.Offset }); ok {
 			return fmt.Sprintf("%s: Invalid value: %s: must be %s", at.path, at.text, wanted(wrongType.Type, at.text))
 		}
 		return fmt.Sprintf("%s: a %s is not %s", wrongType.Field, wrongType.Value, wanted(wrongType.Type, ""))
-	}
-	// Types that decode themselves give errors without a place: look for the value that they refuse.
-	if at, ok := find(raw, func(v value) bool { return selfDecoding(v) != nil }); ok {
-		return fmt.Sprintf("%s: Invalid value: %s: %v", at.path, at.text, selfDecoding(at))
 	}
 	return err.Error()
 }
