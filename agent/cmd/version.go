@@ -28,11 +28,7 @@ func Version() *cli.Command {
 			if output.last() != "" {
 				return writeDocument(c.App.Writer, output.last(), v)
 			}
-			commit := ""
-			if v.Commit != "" {
-				commit = " (" + v.Commit + ")"
-			}
-			_, err := fmt.Fprintf(c.App.Writer, "sluice %s%s %s %s\n", v.Version, commit, v.GoVersion, v.Platform)
+			_, err := fmt.Fprintf(c.App.Writer, "sluice %s %s %s\n", v.Version, v.GoVersion, v.Platform)
 			return err
 		},
 	}

@@ -1,0 +1,77 @@
+# `make help` lists the targets.
+
+# A Go that is too old fetches the version in go.mod.
+export GOTOOLCHAIN ?= auto
+export CGO_ENABLED = 0
+export PATH := $(PATH):/usr/sbin:/sbin
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The tag leaves the cli library's generators of documents out; slim.mod: see .ci/slim.
+GOBUILD = go build -modfile .cache/slim.mod -tags urfave_cli_no_docs -trimpath -buildvcs=false \
+	-ldflags '-s -w -X sluice/agent/version.version=$(VERSION)'
+GOFILES = $(shell find . -name '*.go' -not -path './.cache/*')
+SOURCES = $(GOFILES) go.mod go.sum
+ARCHES = amd64 arm64 armv7 armv6 riscv64
+
+.PHONY: build
+build: bin/sluice ## build bin/sluice for this machine
+
+bin/sluice: $(SOURCES) .cache/slim.mod
+	$(GOBUILD) -o $@ .
+
+.PHONY: cross
+cross: $(ARCHES:%=dist/sluice-%) ## build dist/sluice-ARCH, static, stripped and reproducible
+
+dist/sluice-arm%: $(SOURCES) .cache/slim.mod
+	GOOS=linux GOARCH=$(if $(filter 64,$*),arm64,arm) GOARM=$(patsubst v%,%,$(filter v%,$*)) $(GOBUILD) -o $@ .
+
+dist/sluice-%: $(SOURCES) .cache/slim.mod
+	GOOS=linux GOARCH=$* $(GOBUILD) -o $@ .
+
+.cache/slim.mod: .ci/slim .ci/deps go.mod go.sum
+	.ci/deps go
+	.ci/slim
+
+.PHONY: test
+test: ## run all tests, with real packets in network namespaces
+	.ci/deps go nft ip conntrack unshare nsenter
+	go mod download
+	.ci/as-root go test -count=1 -timeout 30m ./...
+
+.PHONY: demo
+demo: build ## show a node at work in throw-away network namespaces
+	.ci/deps go nft ip unshare
+	go run ./test/demo
+
+.PHONY: bench
+bench: build ## measure the agent and its parts: time, allocations, memory
+	.ci/deps go nft ip unshare nsenter
+	go mod download
+	.ci/as-root go run ./test/bench
+	.ci/as-root go test -run '^$$' -bench . -benchmem -timeout 30m ./...
+
+.PHONY: golden-update
+golden-update: ## write the expected rule sets anew from what the kernel has
+	.ci/deps go nft ip unshare
+	go mod download
+	.ci/as-root go test -count=1 ./test/dataplane -run TestRuleSet -update
+
+.PHONY: lint
+lint: ## check formatting, vet (32 bit, too), staticcheck, shellcheck
+	.ci/deps go shellcheck
+	@files=$$(gofmt -l $(GOFILES)); \
+	if [ -n "$$files" ]; then echo "not formatted by gofmt:" $$files >&2; exit 1; fi
+	go vet ./...
+	GOARCH=arm go vet ./...
+	go run $(STATICCHECK) ./...
+	shellcheck .ci/*
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist .cache
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
