@@ -117,7 +117,7 @@ func BenchmarkFirstLoad(b *testing.B) {
 
 func BenchmarkDecode(b *testing.B) {
 	d := New(Options{}).decoder
-	for name, text := range map[string]string{"service": serviceText(7), "slice": sliceText(7, 10)} {
+	for name, text := range map[string]string{"service": serviceText(7)[4:], "slice": sliceText(7, 10)[4:]} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(text)))

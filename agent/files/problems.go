@@ -91,7 +91,7 @@ func (s *Source) doubles() map[*document][]*claim {
 	lost := make(map[*document][]*claim)
 	for e := range s.table.doubles {
 		for _, c := range e.claims {
-			if c.state == described && c != e.owner && e.owner != nil {
+			if c.state == described && c != e.owner {
 				lost[c.doc] = append(lost[c.doc], c)
 			}
 		}

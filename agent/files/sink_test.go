@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -164,4 +165,22 @@ func write(t testing.TB, dir, name, text string) {
 	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// syncBuffer is a buffer for a log that is read while it is written.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

@@ -17,7 +17,7 @@ type table struct {
 	entries map[key]*entry
 	// touched are the entries whose claims changed since they were last resolved.
 	touched map[*entry]struct{}
-	// doubles are the entries that more than one document describes.
+	// doubles are the entries that some document describes in vain, as another comes first.
 	doubles map[*entry]struct{}
 }
 
@@ -223,7 +223,7 @@ func (t *table) resolve() (changes []source.Change, missing []*claim) {
 		if len(e.claims) == 0 {
 			delete(t.entries, e.key)
 		}
-		if n := e.release(); n > 1 {
+		if e.release() {
 			t.doubles[e] = struct{}{}
 		} else {
 			delete(t.doubles, e)
@@ -233,15 +233,14 @@ func (t *table) resolve() (changes []source.Change, missing []*claim) {
 	return changes, missing
 }
 
-// release lets go of the objects of an entry's claims, and counts the claims that describe it.
-func (e *entry) release() (n int) {
+// release lets go of the objects of an entry's claims, and tells whether a claim
+// that describes the entry lost to another.
+func (e *entry) release() (lost bool) {
 	for _, c := range e.claims {
 		c.object = nil
-		if c.state == described {
-			n++
-		}
+		lost = lost || c.state == described && c != e.owner
 	}
-	return n
+	return lost
 }
 
 // stamp gives an object a creationTimestamp if its document sets none: that of
