@@ -22,6 +22,8 @@ var allCases = slices.Concat(clusterIPCases, externalCases, masqueradeCases, end
 // testCase is objects and what becomes of packets.
 type testCase struct {
 	name string
+	// notBridged is why the case is not for pods on a bridge with br_netfilter.
+	notBridged string
 	// node changes the default configuration.
 	node func(*nodeConfig)
 	// objects that exist at the beginning, and the probes then.

@@ -112,11 +112,11 @@ var affinityCases = []testCase{
 	},
 	{
 		name:    "each connection renews affinity",
-		objects: sticky(2, "") + stickyEndpoints,
+		objects: sticky(3, "") + stickyEndpoints,
 		check: func(r *run) {
 			first := r.choices("udp", "vip1:80")
-			for range 3 {
-				time.Sleep(1200 * time.Millisecond)
+			for range 2 {
+				time.Sleep(1700 * time.Millisecond)
 				r.keeps(first, "udp", "vip1:80", "within the timeout of the last connection")
 			}
 		},

@@ -1,5 +1,7 @@
 package dataplane
 
+import "sluice/proxy"
+
 var externalCases = []testCase{
 	{
 		name: "externalTrafficPolicy Cluster",
@@ -345,7 +347,11 @@ endpoints: [{addresses: [$pod2], nodeName: node}]
 		check: func(r *run) {
 			// As cloud providers do: the VIPs are local addresses.
 			for _, vip := range []string{"lb1", "lb2"} {
-				r.command("ip", "address", "add", r.names[vip].String(), "dev", "lo")
+				add := []string{"address", "add", r.names[vip].String(), "dev", "lo"}
+				if r.family == proxy.IPv6 {
+					add = append(add, "nodad") // usable at once
+				}
+				r.command("ip", add...)
 				defer r.command("ip", "address", "delete", r.names[vip].String(), "dev", "lo")
 			}
 			r.probe(`

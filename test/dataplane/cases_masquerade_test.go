@@ -45,6 +45,10 @@ endpoints:
 - {addresses: [$far1], nodeName: node2}
 `
 
+// noInput is a shortcoming: a packet from one port of the bridge to another has no input interface in
+// postrouting, so that a pod counts as something else there.
+const noInput = "not done yet: the nftables rules look for the input interface in postrouting, where bridged packets have none"
+
 var masqueradeCases = []testCase{
 	{
 		name:    "masqueradeAll",
@@ -125,7 +129,8 @@ pod1    tcp     node:30081 => pod2:8080 from client
 `,
 	},
 	{
-		name: "detection by BridgeInterface",
+		name:       "detection by BridgeInterface",
+		notBridged: noInput,
 		node: func(n *nodeConfig) {
 			n.Detection = proxy.Detection{Mode: proxy.DetectBridgeInterface, Interface: lab.CNIBridge}
 		},
@@ -139,7 +144,8 @@ pod1    tcp     node:30081 => pod2:8080 from client
 		},
 	},
 	{
-		name: "detection by InterfaceNamePrefix",
+		name:       "detection by InterfaceNamePrefix",
+		notBridged: noInput,
 		node: func(n *nodeConfig) {
 			n.Detection = proxy.Detection{Mode: proxy.DetectInterfaceNamePrefix, Interface: lab.CNIBridge[:3]}
 		},

@@ -29,7 +29,7 @@ func TestRuleSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLab(t)
+	l := newLab(t, lab.Options{})
 	version, err := l.Node.Run(t.Context(), "", "nft", "--version")
 	if err != nil {
 		t.Fatal(err)

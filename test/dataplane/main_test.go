@@ -2,9 +2,11 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 
 	"sluice/proxy"
@@ -14,6 +16,10 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// The cases wait more than they work: as many at a time as there are labs.
+	if err := flag.Set("test.parallel", strconv.Itoa(len(subjects)*len(layouts)*len(proxy.Families))); err != nil {
+		panic(err)
+	}
 	code, entered, err := lab.Enter()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "the data-plane cases cannot run here:", err)
@@ -30,16 +36,22 @@ var subjects = map[string]func(*lab.Lab, proxy.Family) (subject, error){
 	"nft": func(l *lab.Lab, f proxy.Family) (subject, error) { return newNFT(l, f, nft.Options{}) },
 }
 
-// TestCases runs all cases. The families run at the same time, each in a lab of its
-// own; within a family the cases follow each other on one running subject, which must be as empty after each as
-// it was before.
+// layouts are the ways in which node's pods reach each other.
+var layouts = []struct {
+	name    string
+	bridged bool
+}{{"routed", false}, {"bridged", true}}
+
+// TestCases runs all cases. Families and layouts run at the same time, each in a
+// lab of its own; within one the cases follow each other on one running subject, which must be
+// as empty after each as it was before.
 func TestCases(t *testing.T) {
 	for name, start := range subjects {
-		t.Run(name, func(t *testing.T) {
+		for _, layout := range layouts {
 			for _, f := range proxy.Families {
-				t.Run(f.String(), func(t *testing.T) {
+				t.Run(name+"/"+layout.name+"/"+f.String(), func(t *testing.T) {
 					t.Parallel()
-					l := newLab(t)
+					l := newLab(t, lab.Options{Bridged: layout.bridged})
 					s, err := start(l, f)
 					if err != nil {
 						t.Fatal(err)
@@ -50,17 +62,25 @@ func TestCases(t *testing.T) {
 						}
 					}()
 					for _, c := range allCases {
-						t.Run(c.name, func(t *testing.T) { c.run(t, l, f, s) })
+						t.Run(c.name, func(t *testing.T) {
+							if layout.bridged && c.notBridged != "" {
+								t.Skip(c.notBridged)
+							}
+							c.run(t, l, f, s)
+						})
 					}
 				})
 			}
-		})
+		}
 	}
 }
 
-func newLab(t *testing.T) *lab.Lab {
+func newLab(t *testing.T, o lab.Options) *lab.Lab {
 	t.Helper()
-	l, err := lab.New(t.Context(), lab.Options{})
+	l, err := lab.New(t.Context(), o)
+	if o.Bridged && errors.Is(err, os.ErrNotExist) {
+		t.Skipf("this kernel has no br_netfilter (modprobe br_netfilter): %v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

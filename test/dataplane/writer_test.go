@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -50,8 +52,14 @@ func (s *writerSubject) start(ctx context.Context) error {
 	for name := range s.services {
 		s.state.Set(name, s.plan(name, s.writer.Slots))
 	}
-	_, err = s.writer.Reconcile(ctx, s.state)
-	return err
+	// The writer before this one is closed, but a child process that another test starts just now
+	// may still hold a copy of its socket, which owns the table, for the moment between fork and exec.
+	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+		_, err = s.writer.Reconcile(ctx, s.state)
+		if !errors.Is(err, unix.EPERM) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func (s *writerSubject) plan(name proxy.ServiceName, slots proxy.SlotsFunc) *proxy.ServicePlan {

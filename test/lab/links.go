@@ -40,8 +40,8 @@ var forwarding = []struct{ path, value string }{
 	{"ipv6/conf/all/forwarding", "1"},
 }
 
-// bridgeNetfilter are switches that exist only where the kernel has
-// br_netfilter. Off, packets between pods are routed (see podScript), with the module and without it.
+// bridgeNetfilter are switches that exist only where the kernel has br_netfilter.
+// They are on by default there.
 var bridgeNetfilter = []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables"}
 
 // unreachable makes the router say so of whatever it is to forward.
@@ -85,12 +85,12 @@ func (l *Lab) connect(ctx context.Context, router *Host) error {
 		script := l.lanScript(host, router)
 		for _, pod := range l.Pods {
 			if pod == host {
-				script = podScript(pod, l.Node)
+				script = l.podScript(pod, l.Node)
 			}
 		}
 		for _, pod := range l.FarPods {
 			if pod == host {
-				script = podScript(pod, l.Node2)
+				script = l.podScript(pod, l.Node2)
 			}
 		}
 		group.Go(func() error { return host.ip(ctx, script) })
@@ -110,7 +110,15 @@ func (l *Lab) setSysctls(router *Host) error {
 			}
 		}
 		for _, path := range bridgeNetfilter {
-			if err := host.Sysctl(path, "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			value := "0"
+			if l.options.Bridged && (host == l.Node || host == l.Node2) {
+				value = "1"
+			}
+			err := host.Sysctl(path, value)
+			if errors.Is(err, os.ErrNotExist) && value == "0" {
+				continue
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -180,15 +188,18 @@ func subnet(a netip.Addr) netip.Prefix {
 // bridgeAddr returns a node's address at its pods' bridge.
 func (h *Host) bridgeAddr(f proxy.Family) netip.Addr { return h.addrs[f][len(h.addrs[f])-1] }
 
-// podScript gives a pod its addresses. It reaches even its neighbours through the
-// node, as with CNI plugins that route: on one subnet a neighbour's replies would bypass the node's NAT.
-func podScript(pod, node *Host) string {
+// podScript gives a pod its addresses and routes.
+func (l *Lab) podScript(pod, node *Host) string {
 	var s strings.Builder
 	s.WriteString("link set lo up\nlink set eth0 up\n")
 	for _, f := range proxy.Families {
 		gateway := node.bridgeAddr(f)
-		fmt.Fprintf(&s, "address add %s dev eth0%s\n", pod.Addr(f), addressFlags[f])
-		fmt.Fprintf(&s, "route add %s dev eth0\n", gateway)
+		if l.options.Bridged {
+			fmt.Fprintf(&s, "address add %s/%d dev eth0%s\n", pod.Addr(f), bits[f], addressFlags[f])
+		} else {
+			fmt.Fprintf(&s, "address add %s dev eth0%s\n", pod.Addr(f), addressFlags[f])
+			fmt.Fprintf(&s, "route add %s dev eth0\n", gateway)
+		}
 		fmt.Fprintf(&s, "route add %s via %s\n", everywhere[f], gateway)
 	}
 	return s.String()

@@ -41,6 +41,11 @@ type Options struct {
 	// Ports that echo servers listen on, in every pod and on node, for TCP, UDP and SCTP.
 	// Nil means 8080 and 8081.
 	Ports []uint16
+	// Bridged makes a node's pods neighbours on one subnet whose packets to each other pass
+	// netfilter on the bridge, as with flannel; New fails with an error that is
+	// os.ErrNotExist if the kernel lacks br_netfilter. Without it a pod reaches even its neighbours through the node, as with
+	// CNI plugins that route, and the kernel needs no br_netfilter: replies bypass the node's NAT in neither case.
+	Bridged bool
 }
 
 // Lab is a network of namespaces. See the package comment for its picture.
@@ -56,6 +61,7 @@ type Lab struct {
 	// Outside is a host outside the cluster, with two addresses.
 	Outside *Host
 
+	options Options
 	hosts   []*Host
 	closing context.CancelFunc
 	servers sync.WaitGroup
@@ -70,7 +76,7 @@ func New(ctx context.Context, o Options) (*Lab, error) {
 	if o.Ports == nil {
 		o.Ports = []uint16{8080, 8081}
 	}
-	l := &Lab{}
+	l := &Lab{options: o}
 	serving, closing := context.WithCancel(context.Background())
 	l.closing = closing
 	router := l.host("router", "192.168.50.254", "fd00:192:168:50::fe")
