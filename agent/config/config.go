@@ -65,8 +65,8 @@ type Config struct {
 	// MasqueradeAll (--masquerade-all) replaces the source of every flow to a ClusterIP.
 	MasqueradeAll bool
 
-	// SyncPeriod (--sync-period) is the longest time between two comparisons of the
-	// kernel with the desired state. Greater than 0.
+	// SyncPeriod (--sync-period) is how often the agent looks at what gives no notice of
+	// its changes. Health is judged by it, too. Greater than 0.
 	SyncPeriod time.Duration
 	// MinSyncPeriod (--min-sync-period) is the shortest time between two writes while
 	// changes keep coming. A change that comes alone is written at once.

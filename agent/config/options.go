@@ -91,7 +91,7 @@ func Options() []Option {
 			Usage: "replace the source address of every connection to a ClusterIP",
 			set:   setBool(func(c *Config) *bool { return &c.MasqueradeAll })},
 		{Name: "sync-period", Type: Duration, Placeholder: "TIME", Default: "30s",
-			Usage: "compare the kernel with what should be there at least this often, and mend it",
+			Usage: "how often the agent looks at what gives no notice of its changes, such as stale flows; a write that waits for twice this time makes /healthz fail",
 			set:   setDuration(func(c *Config) *time.Duration { return &c.SyncPeriod })},
 		{Name: "min-sync-period", Type: Duration, Placeholder: "TIME", Default: "100ms",
 			Usage: "while changes keep coming, write at most once in this time; a change that comes alone is written at once",

@@ -31,7 +31,7 @@ func (e *RunningError) Error() string {
 	if e.PID != 0 {
 		who = fmt.Sprintf(" (pid %d)", e.PID)
 	}
-	return fmt.Sprintf("another sluice agent%s is running on %s; stop it first, or give this one its own --socket", who, e.Socket)
+	return fmt.Sprintf("another sluice agent%s is running on %s; stop it first", who, e.Socket)
 }
 
 // Listener is the status socket. Close removes the socket and gives up the claim.

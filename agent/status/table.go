@@ -17,7 +17,7 @@ func WriteServices(w io.Writer, services []Service, wide bool, now time.Time) er
 	t := newTable()
 	header := []string{"NAMESPACE", "NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "ENDPOINTS", "AGE"}
 	if wide {
-		header = append(header, "INTERNAL", "EXTERNAL", "AFFINITY", "SOURCE-RANGES", "NOT-SERVED")
+		header = append(header, "INT-POLICY", "EXT-POLICY", "AFFINITY", "SOURCE-RANGES", "NOT-SERVED")
 	}
 	t.row(header...)
 	for i := range services {

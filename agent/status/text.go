@@ -75,7 +75,7 @@ func (s *Status) objects() string {
 func (f *Family) text(now time.Time) string {
 	last := "never written"
 	if !f.LastSync.IsZero() {
-		last = fmt.Sprintf("last sync %s ago", age(f.LastSync, now))
+		last = fmt.Sprintf("written %s ago", age(f.LastSync, now))
 	}
 	if f.Pending {
 		last += ", changes waiting"

@@ -46,8 +46,8 @@ node       pi, addresses 192.0.2.1, 2001:db8::1
 nodeports  at 192.0.2.1
 pods       sources in [10.42.0.0/16] count as pods
 source     manifests /etc/sluice, synced, 4 EndpointSlice, 1 Node, 3 Service
-IPv4       3 services, 7 frontends, 9 endpoints; last sync 12s ago; 0 repairs
-IPv6       1 service, 1 frontend, 1 endpoint; last sync 12s ago; 1 repair
+IPv4       3 services, 7 frontends, 9 endpoints; written 12s ago; 0 repairs
+IPv6       1 service, 1 frontend, 1 endpoint; written 12s ago; 1 repair
 `},
 		{"ill", ill, `
 sluice     not healthy, version v0.1.0, pid 412, up 2d1h
@@ -100,9 +100,9 @@ default     kubernetes   ClusterIP      10.43.0.1    <none>         443/TCP     
 shop        web          LoadBalancer   10.43.7.9    198.51.100.1   80:30080/TCP,53/UDP   2/3,0/3     <unknown>
 `},
 		{true, `
-NAMESPACE   NAME         TYPE           CLUSTER-IP          EXTERNAL-IP    PORT(S)               ENDPOINTS   AGE         INTERNAL   EXTERNAL   AFFINITY   SOURCE-RANGES    NOT-SERVED
-default     kubernetes   ClusterIP      10.43.0.1           <none>         443/TCP               1/1         40d         Cluster    <none>     <none>     <none>
-shop        web          LoadBalancer   10.43.7.9,fd43::9   198.51.100.1   80:30080/TCP,53/UDP   2/3,0/3     <unknown>   Local      Local      3h         203.0.113.0/24   one; two
+NAMESPACE   NAME         TYPE           CLUSTER-IP          EXTERNAL-IP    PORT(S)               ENDPOINTS   AGE         INT-POLICY   EXT-POLICY   AFFINITY   SOURCE-RANGES    NOT-SERVED
+default     kubernetes   ClusterIP      10.43.0.1           <none>         443/TCP               1/1         40d         Cluster      <none>       <none>     <none>
+shop        web          LoadBalancer   10.43.7.9,fd43::9   198.51.100.1   80:30080/TCP,53/UDP   2/3,0/3     <unknown>   Local        Local        3h         203.0.113.0/24   one; two
 `},
 	}
 	for _, test := range tests {

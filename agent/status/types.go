@@ -78,7 +78,7 @@ type Family struct {
 	// Endpoints counts the distinct endpoints that new connections can go to.
 	Endpoints int `json:"endpoints"`
 
-	// LastSync is when the kernel was last known to be as it should be; zero before the first time.
+	// LastSync is when the kernel was last written or compared with success; zero before the first time.
 	LastSync time.Time `json:"lastSync,omitzero"`
 	// LastSyncDuration is how long the write took that LastSync ended, in nanoseconds.
 	LastSyncDuration time.Duration `json:"lastSyncDuration"`
