@@ -104,16 +104,20 @@ func withPools(plan *ServicePlan, by map[*Pool]*Pool) *ServicePlan {
 		}
 		return p
 	}
-	copied := *plan
-	copied.Frontends = make([]FrontendRoute, len(plan.Frontends))
 	routes := map[*Route]*Route{}
-	for i, f := range plan.Frontends {
-		if routes[f.Route] == nil {
-			r := *f.Route
-			r.Pool, r.LocalPool = swap(r.Pool), swap(r.LocalPool)
-			routes[f.Route] = &r
+	replace := func(list []FrontendRoute) []FrontendRoute {
+		list = slices.Clone(list)
+		for i, f := range list {
+			if routes[f.Route] == nil {
+				r := *f.Route
+				r.Pool, r.LocalPool = swap(r.Pool), swap(r.LocalPool)
+				routes[f.Route] = &r
+			}
+			list[i].Route = routes[f.Route]
 		}
-		copied.Frontends[i] = FrontendRoute{f.Frontend, routes[f.Route]}
+		return list
 	}
+	copied := *plan
+	copied.Frontends, copied.Localhost = replace(plan.Frontends), replace(plan.Localhost)
 	return &copied
 }

@@ -29,9 +29,9 @@ func (s *State) claimFrontends(d *Delta, name ServiceName, old, new *ServicePlan
 	claimed := make(map[Frontend]*Route, len(new.Frontends))
 	var doubled []claim
 	for _, f := range new.Frontends {
-		if first := claimed[f.Frontend]; first == nil {
+		if claimed[f.Frontend] == nil {
 			claimed[f.Frontend] = f.Route
-		} else if first.Port != f.Route.Port {
+		} else {
 			doubled = append(doubled, claim{f.Frontend, f.Route.Port})
 		}
 	}

@@ -85,6 +85,10 @@ func TestClaims(t *testing.T) {
 				ended: "ext1:80/TCP of shop/a:y belongs to shop/a:x"},
 			{do: "-a", ended: "ext1:80/TCP of shop/a:x belongs to shop/b ext1:80/TCP of shop/a:y belongs to shop/b"},
 		}},
+		{"one port claims it twice, and another Service", []step{
+			{do: "a@5: ext1 ext1", delta: "ext1:80/TCP: none => shop/a []"},
+			{do: "b@1: ext1", delta: "ext1:80/TCP: shop/a [] => shop/b []", begun: "ext1:80/TCP of shop/a belongs to shop/b"},
+		}},
 		{"came and went between two looks", []step{
 			{do: "a@5: ext1", delta: "ext1:80/TCP: none => shop/a []"},
 			{do: "b@7: ext1; -b"},

@@ -90,6 +90,8 @@ func TestSameEndpointInSeveralSlices(t *testing.T) {
 		{"also if it is not ready", "pod1,draining", "pod1,notready,notserving", "cluster [] local [] others []"},
 		{"the ready one of two", "pod1,notready,notserving", "pod1", "cluster [pod1] local [] others []"},
 		{"the serving one of two that terminate", "pod1,draining", "pod1,notready,notserving,terminating", "cluster [pod1] local [] others []"},
+		{"the ready one of two, whatever the other's hints", "pod1,notready,zone=zone-a", "pod1", "cluster [pod1] local [] others []"},
+		{"the serving one of two that terminate, whatever the other's hints", "pod1,notready,notserving,terminating,zone=zone-a", "pod1,draining", "cluster [pod1] local [] others []"},
 		{"the local one of two", "pod1", "pod1@here", "cluster [pod1] local [pod1] others []"},
 	} {
 		for _, f := range Families {

@@ -9,6 +9,9 @@ import (
 )
 
 func TestNodePortAddresses(t *testing.T) {
+	if s, err := ParseNodePortAddresses(nil); err != nil || len(s.Addrs(IPv4, ipAddrs(IPv4, "node1"), netip.MustParseAddr("127.0.0.1"))) != 1 {
+		t.Error("a Node whose address is a loopback one (it has none yet) serves NodePorts nowhere")
+	}
 	all := ipAddrs(IPv4, "node1 node2 lb1")
 	all = append(all, ipAddrs(IPv6, "node1 node2 lb1")...)
 	for _, s := range []string{"127.0.0.1", "::1", "169.254.1.1", "fe80::1"} {

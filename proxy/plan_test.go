@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +44,12 @@ func TestPlanService(t *testing.T) {
 ClusterIP cluster1:80/TCP shop/web:http -> [pod1:8080 pod2:8080] masquerade off-cluster empty reject others [pod3:8080]
 cluster IPs [cluster1]
 local endpoints [pod2]
+`},
+		{
+			name: "a local endpoint that no pool has", endpoints: "pod1,zone=zone-a pod2@here,zone=zone-b",
+			want: `
+ClusterIP cluster1:80/TCP shop/web:http -> [pod1:8080] masquerade off-cluster empty reject others [pod2:8080]
+cluster IPs [cluster1]
 `},
 		{
 			name: "masqueradeAll", endpoints: "pod1", node: func(n *Node) { n.MasqueradeAll = true },
@@ -183,12 +187,13 @@ cluster IPs [cluster1]
 		{
 			name: "externalIPs that are none", endpoints: "pod1",
 			changes: []change{func(f Family, svc *corev1.Service) {
-				svc.Spec.ExternalIPs = []string{"", "web.example.com", ip(IPv4+IPv6-f, "ext1"), f.loopback().String()}
+				svc.Spec.ExternalIPs = []string{"", "web.example.com", "fe80::1%eth0", ip(IPv4+IPv6-f, "ext1"), f.loopback().String()}
 			}},
 			want: `
 ClusterIP cluster1:80/TCP shop/web:http -> [pod1:8080] masquerade off-cluster empty reject
 cluster IPs [cluster1]
 ignored: externalIPs: "web.example.com" is not an IP address
+ignored: externalIPs: "fe80::1%eth0" is not an IP address
 ignored: externalIPs: LOOPBACK is not an address that can be served
 `},
 		{
@@ -204,6 +209,16 @@ cluster IPs [cluster1]
 		{
 			name: "affinity without a timeout", endpoints: "pod1",
 			changes: []change{func(_ Family, svc *corev1.Service) { svc.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }},
+			want: `
+ClusterIP cluster1:80/TCP shop/web:http -> [pod1:8080] masquerade off-cluster empty reject affinity 10800
+cluster IPs [cluster1]
+`},
+		{
+			name: "affinity with a timeout of 0", endpoints: "pod1",
+			changes: []change{func(_ Family, svc *corev1.Service) {
+				svc.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+				svc.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(0))}}
+			}},
 			want: `
 ClusterIP cluster1:80/TCP shop/web:http -> [pod1:8080] masquerade off-cluster empty reject affinity 10800
 cluster IPs [cluster1]
@@ -275,130 +290,6 @@ ignored: clusterIP: LOOPBACK is not an address that can be served
 	}
 }
 
-func TestNotServed(t *testing.T) {
-	for name, change := range map[string]change{
-		"another proxy's": func(_ Family, svc *corev1.Service) {
-			svc.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
-		},
-		"headless": func(_ Family, svc *corev1.Service) {
-			svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
-		},
-		"ExternalName": func(_ Family, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName },
-		"no clusterIP": func(_ Family, svc *corev1.Service) { svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "", nil },
-		"other family": func(f Family, svc *corev1.Service) { svc.Spec.IPFamilies[0] = familyName(IPv4 + IPv6 - f) },
-		"unallocated":  func(_ Family, svc *corev1.Service) { svc.Spec.ClusterIPs[0] = "" },
-		"one IP of two": func(f Family, svc *corev1.Service) {
-			svc.Spec.IPFamilies = []corev1.IPFamily{familyName(IPv4 + IPv6 - f), familyName(f)}
-		},
-		"other family, families not named": func(f Family, svc *corev1.Service) {
-			svc.Spec.IPFamilies, svc.Spec.ClusterIPs = nil, []string{ip(IPv4+IPv6-f, "cluster1")}
-		},
-	} {
-		for _, f := range Families {
-			svc := testService(f)
-			change(f, svc)
-			if got := describe(f, PlanService(testNode(f), svc, nil, nil)); got != "not served\n" {
-				t.Errorf("%s, %v: planned:\n%s", name, f, got)
-			}
-		}
-	}
-}
-
-func TestClusterIPOfFamily(t *testing.T) {
-	both := func(svc *corev1.Service) {
-		svc.Spec.ClusterIPs = []string{ip(IPv4, "cluster1"), ip(IPv6, "cluster2")}
-		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	}
-	for name, change := range map[string]func(*corev1.Service){
-		"both":                both,
-		"families not named":  func(svc *corev1.Service) { both(svc); svc.Spec.IPFamilies = nil },
-		"leading zeros":       func(svc *corev1.Service) { both(svc); svc.Spec.ClusterIPs[0] = "10.096.000.01" },
-		"IPv4 written as v6":  func(svc *corev1.Service) { both(svc); svc.Spec.ClusterIPs[0] = "::ffff:10.96.0.1" },
-		"IPv6 in another way": func(svc *corev1.Service) { both(svc); svc.Spec.ClusterIPs[1] = "FD00:0096:0::0002" },
-	} {
-		svc := testService(IPv4)
-		change(svc)
-		for f, want := range map[Family]string{IPv4: "cluster1", IPv6: "cluster2"} {
-			plan := PlanService(testNode(f), svc, nil, nil)
-			if diff := cmp.Diff(ipAddrs(f, want), plan.ClusterIPs, compareAddrs); diff != "" {
-				t.Errorf("%s, %v (-want +got):\n%s", name, f, diff)
-			}
-		}
-	}
-	svc := testService(IPv4)
-	svc.Spec.ClusterIPs = nil // objects of old API servers
-	if plan := PlanService(testNode(IPv4), svc, nil, nil); plan == nil || len(plan.ClusterIPs) != 1 {
-		t.Error("a Service with clusterIP and no clusterIPs is not served")
-	}
-}
-
-func TestHealthCheck(t *testing.T) {
-	for _, tc := range []struct {
-		name      string
-		change    change
-		endpoints string
-		want      *HealthCheck
-	}{
-		{"local ready ones count", nil, "pod1@here pod2@here pod3 pod4@here,draining pod5@here,notready", &HealthCheck{32000, 2}},
-		{"draining ones do not", nil, "pod4@here,draining", &HealthCheck{32000, 0}},
-		{"policy Cluster", func(_ Family, svc *corev1.Service) { svc.Spec.ExternalTrafficPolicy = "Cluster" }, "pod1@here", nil},
-		{"type NodePort", func(_ Family, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeNodePort }, "pod1@here", nil},
-		{"no port", func(_ Family, svc *corev1.Service) { svc.Spec.HealthCheckNodePort = 0 }, "pod1@here", nil},
-		{"no port that can be", func(_ Family, svc *corev1.Service) { svc.Spec.HealthCheckNodePort = 70000 }, "pod1@here", nil},
-		{"two ports of one pod are one endpoint", func(_ Family, svc *corev1.Service) {
-			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81})
-		}, "pod1@here", &HealthCheck{32000, 1}},
-	} {
-		for _, f := range Families {
-			svc, slice := testService(f), testSlice(f, "a", tc.endpoints)
-			loadBalancer(f, svc)
-			externalPolicyLocal(f, svc)
-			svc.Spec.HealthCheckNodePort = 32000
-			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new("more"), Port: new(int32(8081))})
-			if tc.change != nil {
-				tc.change(f, svc)
-			}
-			plan := PlanService(testNode(f), svc, []*discoveryv1.EndpointSlice{slice}, nil)
-			if diff := cmp.Diff(tc.want, plan.HealthCheck); diff != "" {
-				t.Errorf("%s, %v (-want +got):\n%s", tc.name, f, diff)
-			}
-		}
-	}
-}
-
-func TestLocalhostNodePorts(t *testing.T) {
-	for _, f := range Families {
-		n, svc := testNode(f), testService(f)
-		n.NodePortAddrs = nil // --nodeport-addresses localhost
-		svc.Spec.Type, svc.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30080
-		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053})
-		internalPolicyLocal(f, svc)
-		slices := []*discoveryv1.EndpointSlice{testSlice(f, "a", "pod1 pod2@here")}
-		if plan := PlanService(n, svc, slices, nil); plan.Localhost != nil {
-			t.Errorf("%v: not asked for, and planned: %v", f, plan.Localhost)
-		}
-		n.LocalhostNodePorts = true
-		for _, policy := range []change{nil, externalPolicyLocal} {
-			want := ats(f, "pod1:8080 pod2:8080")
-			if policy != nil {
-				policy(f, svc)
-				want = ats(f, "pod2:8080")
-			}
-			plan := PlanService(n, svc, slices, nil)
-			if len(plan.Localhost) != 1 || plan.Localhost[0].Frontend != (Frontend{f.loopback(), 30080, TCP}) {
-				t.Fatalf("%v: planned %v, want one TCP port", f, plan.Localhost)
-			}
-			pool := plan.Localhost[0].Route.Pool
-			if local := plan.Localhost[0].Route.LocalPool; local != nil {
-				pool = local
-			}
-			if diff := cmp.Diff(want, pool.Slots, compareAddrs); diff != "" {
-				t.Errorf("%v: endpoints (-want +got):\n%s", f, diff)
-			}
-		}
-	}
-}
-
 func TestCreated(t *testing.T) {
 	svc := testService(IPv4)
 	if plan := PlanService(testNode(IPv4), svc, nil, nil); plan.Created != 0 {
@@ -407,78 +298,5 @@ func TestCreated(t *testing.T) {
 	svc.CreationTimestamp = metav1.NewTime(time.Unix(1234567890, 5))
 	if plan := PlanService(testNode(IPv4), svc, nil, nil); plan.Created != 1234567890 {
 		t.Errorf("created %d, want 1234567890", plan.Created)
-	}
-}
-
-func TestPoolsAreShared(t *testing.T) {
-	for _, f := range Families {
-		svc := testService(f)
-		loadBalancer(f, svc)
-		externalPolicyLocal(f, svc)
-		internalPolicyLocal(f, svc)
-		svc.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-		plan := PlanService(testNode(f), svc, []*discoveryv1.EndpointSlice{testSlice(f, "a", mixedEndpoints)}, nil)
-		cluster, local := plan.Frontends[1].Route.Pool, plan.Frontends[1].Route.LocalPool
-		if plan.Frontends[0].Route.Pool != local || plan.Frontends[0].Route.LocalPool != nil {
-			t.Errorf("%v: the ClusterIP has not the local pool, although its policy is Local", f)
-		}
-		for _, fr := range plan.Frontends[1:] {
-			if fr.Route.Pool != cluster || fr.Route.LocalPool != local {
-				t.Errorf("%v: %v has pools of its own", f, fr.Route.Kind)
-			}
-		}
-		if cluster.AffinityID == local.AffinityID {
-			t.Errorf("%v: both pools have the affinity id %d", f, local.AffinityID)
-		}
-		other := IPv4 + IPv6 - f
-		svc.Spec.ClusterIPs, svc.Spec.IPFamilies = []string{ip(other, "cluster1")}, nil
-		loadBalancer(other, svc)
-		if again := PlanService(testNode(other), svc, nil, nil); again.Frontends[1].Route.Pool.AffinityID != cluster.AffinityID {
-			t.Errorf("%v and %v give different affinity ids", f, other)
-		}
-	}
-}
-
-// Planning goes on from the slots that there are, pool by pool.
-func TestPlanKeepsSlots(t *testing.T) {
-	for _, f := range Families {
-		svc := testService(f)
-		loadBalancer(f, svc)
-		externalPolicyLocal(f, svc)
-		for _, tc := range []struct {
-			name           string
-			slots          map[string]string // "pool|local pool" by frontend address
-			internal       change
-			cluster, local string
-		}{
-			{"from the first frontend", map[string]string{"cluster1": "pod3:8080 pod1:8080", "ext1": "pod1:8080|pod3:8080 pod2:8080"}, nil,
-				"pod3:8080 pod1:8080 pod2:8080", "pod3:8080 pod2:8080"},
-			{"from a later one", map[string]string{"lb1": "pod3:8080 pod2:8080 pod1:8080|pod3:8080 pod2:8080"}, nil,
-				"pod3:8080 pod2:8080 pod1:8080", "pod3:8080 pod2:8080"},
-			{"the ClusterIP has local ones", map[string]string{"cluster1": "pod3:8080 pod2:8080", "ext1": "pod2:8080 pod1:8080|pod2:8080"}, internalPolicyLocal,
-				"pod2:8080 pod1:8080 pod3:8080", "pod3:8080 pod2:8080"},
-			{"nothing known", nil, nil, "pod1:8080 pod2:8080 pod3:8080", "pod2:8080 pod3:8080"},
-		} {
-			svc := svc.DeepCopy()
-			if tc.internal != nil {
-				tc.internal(f, svc)
-			}
-			known := SlotsFunc(func(fr Frontend) (pool, localPool []netip.AddrPort) {
-				for name, slots := range tc.slots {
-					if ipAddr(f, name) == fr.Addr {
-						p, l, _ := strings.Cut(slots, "|")
-						return ats(f, p), ats(f, l)
-					}
-				}
-				return nil, nil
-			})
-			plan := PlanService(testNode(f), svc, []*discoveryv1.EndpointSlice{testSlice(f, "a", "pod1 pod2@here pod3@here")}, known)
-			if diff := cmp.Diff(ats(f, tc.cluster), plan.Frontends[1].Route.Pool.Slots, compareAddrs); diff != "" {
-				t.Errorf("%s, %v: cluster pool (-want +got):\n%s", tc.name, f, diff)
-			}
-			if diff := cmp.Diff(ats(f, tc.local), plan.Frontends[1].Route.LocalPool.Slots, compareAddrs); diff != "" {
-				t.Errorf("%s, %v: local pool (-want +got):\n%s", tc.name, f, diff)
-			}
-		}
 	}
 }

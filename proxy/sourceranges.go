@@ -52,7 +52,7 @@ func admitVIP(ranges []netip.Prefix, vip netip.Addr, node []netip.Addr) []netip.
 	contain := func(a netip.Addr) bool {
 		return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 	}
-	if !slices.ContainsFunc(node, contain) || contain(vip) {
+	if !slices.ContainsFunc(node, contain) {
 		return ranges
 	}
 	with := make([]netip.Prefix, 0, len(ranges)+1)

@@ -200,6 +200,9 @@ func TestRoutesDiffer(t *testing.T) {
 			t.Errorf("routes with different %s count as equal", name)
 		}
 	}
+	if all, nobody := (&Route{Pool: &Pool{}}), (&Route{Pool: &Pool{}, SourceRanges: []netip.Prefix{}}); all.equal(nobody) {
+		t.Error("to let all sources in and to let none in count as equal")
+	}
 	if base().equal(nil) || (*Route)(nil).equal(base()) || !(*Route)(nil).equal(nil) {
 		t.Error("no route is equal to no route, and to nothing else")
 	}

@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestNotServed(t *testing.T) {
+	for name, change := range map[string]change{
+		"another proxy's": func(_ Family, svc *corev1.Service) {
+			svc.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
+		},
+		"headless": func(_ Family, svc *corev1.Service) {
+			svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
+		},
+		"ExternalName": func(_ Family, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName },
+		"no clusterIP": func(_ Family, svc *corev1.Service) { svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "", nil },
+		"other family": func(f Family, svc *corev1.Service) { svc.Spec.IPFamilies[0] = familyName(IPv4 + IPv6 - f) },
+		"unallocated":  func(_ Family, svc *corev1.Service) { svc.Spec.ClusterIPs[0] = "" },
+		"one IP of two": func(f Family, svc *corev1.Service) {
+			svc.Spec.IPFamilies = []corev1.IPFamily{familyName(IPv4 + IPv6 - f), familyName(f)}
+		},
+		"other family, families not named": func(f Family, svc *corev1.Service) {
+			svc.Spec.IPFamilies, svc.Spec.ClusterIPs = nil, []string{ip(IPv4+IPv6-f, "cluster1")}
+		},
+	} {
+		for _, f := range Families {
+			svc := testService(f)
+			change(f, svc)
+			if got := describe(f, PlanService(testNode(f), svc, nil, nil)); got != "not served\n" {
+				t.Errorf("%s, %v: planned:\n%s", name, f, got)
+			}
+		}
+	}
+}
+
+func TestClusterIPOfFamily(t *testing.T) {
+	both := func(svc *corev1.Service) {
+		svc.Spec.ClusterIPs = []string{ip(IPv4, "cluster1"), ip(IPv6, "cluster2")}
+		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	}
+	for name, change := range map[string]func(*corev1.Service){
+		"both":                both,
+		"families not named":  func(svc *corev1.Service) { both(svc); svc.Spec.IPFamilies = nil },
+		"leading zeros":       func(svc *corev1.Service) { both(svc); svc.Spec.ClusterIPs[0] = "10.096.000.01" },
+		"IPv4 written as v6":  func(svc *corev1.Service) { both(svc); svc.Spec.ClusterIPs[0] = "::ffff:10.96.0.1" },
+		"IPv6 in another way": func(svc *corev1.Service) { both(svc); svc.Spec.ClusterIPs[1] = "FD00:0096:0::0002" },
+	} {
+		svc := testService(IPv4)
+		change(svc)
+		for f, want := range map[Family]string{IPv4: "cluster1", IPv6: "cluster2"} {
+			plan := PlanService(testNode(f), svc, nil, nil)
+			if diff := cmp.Diff(ipAddrs(f, want), plan.ClusterIPs, compareAddrs); diff != "" {
+				t.Errorf("%s, %v (-want +got):\n%s", name, f, diff)
+			}
+		}
+	}
+	svc := testService(IPv4)
+	svc.Spec.ClusterIPs = nil // objects of old API servers
+	if plan := PlanService(testNode(IPv4), svc, nil, nil); plan == nil || len(plan.ClusterIPs) != 1 {
+		t.Error("a Service with clusterIP and no clusterIPs is not served")
+	}
+}
