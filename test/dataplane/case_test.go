@@ -62,7 +62,7 @@ func (c *testCase) run(t *testing.T, l *lab.Lab, f proxy.Family, s subject) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	r := &run{
-		t: t, ctx: ctx, lab: l, family: f, names: names(l, f), subject: s,
+		t: t, ctx: ctx, lab: l, family: f, names: l.Names(f), subject: s,
 		config: defaultConfig(l, f), present: map[change]bool{},
 	}
 	r.forgetFlows()

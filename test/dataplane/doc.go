@@ -2,7 +2,7 @@
 // and what becomes of packets that are sent when they are in force. All of it is in tests.
 //
 // A case (see case_test.go) is a table of text: manifests in short YAML, with the lab's
-// addresses by name ($vip1, $pod2; see names_test.go), and probes like
+// addresses by name ($vip1, $pod2; see lab.Lab.Names), and probes like
 //
 //	outside tcp node:30080 => pod1:8080 far1:8080 from masqueraded
 //

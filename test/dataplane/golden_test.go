@@ -41,7 +41,7 @@ func TestRuleSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			changes, err := parseObjects(string(objects), f, names(l, f))
+			changes, err := parseObjects(string(objects), f, l.Names(f))
 			if err != nil {
 				t.Fatal(err)
 			}
