@@ -25,7 +25,7 @@ type proxier struct {
 
 	// reconcile says that the kernel's state is not known to be state's less pending.
 	reconcile bool
-	pending   proxy.Delta
+	pending   []proxy.Delta
 	// queued is when the oldest change that is not in the kernel came; zero if there is none.
 	queued time.Time
 
@@ -93,7 +93,7 @@ func (p *proxier) set(name proxy.ServiceName, plan *proxy.ServicePlan, now time.
 		}
 	}
 	if !p.reconcile { // otherwise the whole state is compared anyway
-		proxy.Merge(&p.pending, d)
+		p.pending = append(p.pending, d)
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *proxier) setSettings(s proxy.Settings, now time.Time) {
 
 func (p *proxier) mustReconcile(now time.Time) {
 	p.reconcile = true
-	p.pending = proxy.Delta{}
+	p.pending = nil
 	p.queue(now)
 }
 
@@ -134,9 +134,11 @@ func (p *proxier) write(ctx context.Context) bool {
 	if whole {
 		stats, err = p.writer.Reconcile(ctx, p.state)
 	} else {
-		stats, err = p.writer.Apply(ctx, &p.pending)
+		var d proxy.Delta
+		proxy.Merge(&d, p.pending...)
+		stats, err = p.writer.Apply(ctx, &d)
 	}
-	p.pending = proxy.Delta{}
+	p.pending = nil
 	now := time.Now()
 	if err != nil {
 		p.failed(err, now)
@@ -148,6 +150,7 @@ func (p *proxier) write(ctx context.Context) bool {
 	level := slog.LevelDebug
 	if whole {
 		level = slog.LevelInfo
+		p.flowCheck = true // flows may have begun while the kernel was not as it should be
 	}
 	p.log.Log(ctx, level, "rules written", "added", stats.Added, "removed", stats.Removed, "unchanged", stats.Unchanged,
 		"took", now.Sub(start).Round(time.Microsecond), "waited", now.Sub(p.queued).Round(time.Microsecond))

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 )
 
 // traits are what the choice between endpoints looks at.
@@ -74,22 +75,18 @@ func (p *planner) slicePorts(slice *discoveryv1.EndpointSlice) []slicePort {
 	ports := make([]slicePort, 0, len(slice.Ports))
 	for i := range slice.Ports {
 		port := &slice.Ports[i]
-		var name corev1.Protocol
-		if port.Protocol != nil {
-			name = *port.Protocol
-		}
-		protocol, known := protocolOf(name)
+		// An API server fills in both; objects from elsewhere may lack them.
+		name, transport := ptr.Deref(port.Name, ""), ptr.Deref(port.Protocol, "")
+		protocol, known := protocolOf(transport)
 		switch {
-		case port.Name == nil:
-			p.ignore("EndpointSlice %s: ports[%d] has no name (the empty string is one)", slice.Name, i)
 		case port.Port == nil || *port.Port == 0:
-			p.ignore("EndpointSlice %s: port %q has no number", slice.Name, *port.Name)
+			p.ignore("EndpointSlice %s: port %q has no number", slice.Name, name)
 		case !validPort(*port.Port):
-			p.ignore("EndpointSlice %s: port %q is %d, outside 1-65535", slice.Name, *port.Name, *port.Port)
+			p.ignore("EndpointSlice %s: port %q is %d, outside 1-65535", slice.Name, name, *port.Port)
 		case !known:
-			p.ignore("EndpointSlice %s: port %q has the protocol %q; TCP, UDP and SCTP are served", slice.Name, *port.Name, name)
+			p.ignore("EndpointSlice %s: port %q has the protocol %q; TCP, UDP and SCTP are served", slice.Name, name, transport)
 		default:
-			ports = append(ports, slicePort{*port.Name, protocol, uint16(*port.Port)})
+			ports = append(ports, slicePort{name, protocol, uint16(*port.Port)})
 		}
 	}
 	return ports

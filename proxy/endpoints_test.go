@@ -125,7 +125,7 @@ func TestWhichSlices(t *testing.T) {
 		{name: "FQDN", want: "[]", change: func(_ Family, s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN }},
 		{name: "the other family", want: "[]",
 			change: func(f Family, s *discoveryv1.EndpointSlice) { s.AddressType = addressType(IPv4 + IPv6 - f) }},
-		{name: "port without name", want: "[]", ignored: "EndpointSlice a: ports[0] has no name (the empty string is one)",
+		{name: "port without name is the unnamed port", want: "[]",
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Name = nil }},
 		{name: "port without number", want: "[]", ignored: `EndpointSlice a: port "http" has no number`,
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Port = nil }},

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"sluice/proxy"
 )
@@ -35,7 +36,7 @@ func endpointsOf(from []*discoveryv1.EndpointSlice, port string, protocol corev1
 	var rows []Endpoint
 	for _, slice := range from {
 		for _, p := range slice.Ports {
-			if p.Name == nil || *p.Name != port || p.Port == nil || deref(p.Protocol, corev1.ProtocolTCP) != protocol {
+			if p.Name == nil || *p.Name != port || p.Port == nil || ptr.Deref(p.Protocol, corev1.ProtocolTCP) != protocol {
 				continue
 			}
 			for i := range slice.Endpoints {
@@ -63,11 +64,11 @@ func newEndpoint(e *discoveryv1.Endpoint, port uint16, node string) (row Endpoin
 	}
 	row = Endpoint{
 		Address: netip.AddrPortFrom(addr.Unmap(), port),
-		Node:    deref(e.NodeName, ""),
+		Node:    ptr.Deref(e.NodeName, ""),
 		// The defaults of discovery/v1.
-		Ready:       deref(e.Conditions.Ready, true),
-		Serving:     deref(e.Conditions.Serving, true),
-		Terminating: deref(e.Conditions.Terminating, false),
+		Ready:       ptr.Deref(e.Conditions.Ready, true),
+		Serving:     ptr.Deref(e.Conditions.Serving, true),
+		Terminating: ptr.Deref(e.Conditions.Terminating, false),
 	}
 	row.Local = row.Node != "" && row.Node == node
 	if e.Hints != nil {
@@ -91,7 +92,7 @@ func NewService(svc *corev1.Service, endpoints []Endpoint, plans ...*proxy.Servi
 		ClusterIPs:            spec.ClusterIPs,
 		ExternalIPs:           slices.Clone(spec.ExternalIPs),
 		Ports:                 make([]ServicePort, 0, len(spec.Ports)),
-		InternalTrafficPolicy: string(deref(spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)),
+		InternalTrafficPolicy: string(ptr.Deref(spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)),
 		SourceRanges:          spec.LoadBalancerSourceRanges,
 		HealthCheckNodePort:   spec.HealthCheckNodePort,
 		Created:               svc.CreationTimestamp.Time,
@@ -100,7 +101,7 @@ func NewService(svc *corev1.Service, endpoints []Endpoint, plans ...*proxy.Servi
 		s.ClusterIPs = []string{spec.ClusterIP}
 	}
 	for _, in := range svc.Status.LoadBalancer.Ingress {
-		if in.IP != "" && deref(in.IPMode, corev1.LoadBalancerIPModeVIP) == corev1.LoadBalancerIPModeVIP && !slices.Contains(s.ExternalIPs, in.IP) {
+		if in.IP != "" && ptr.Deref(in.IPMode, corev1.LoadBalancerIPModeVIP) == corev1.LoadBalancerIPModeVIP && !slices.Contains(s.ExternalIPs, in.IP) {
 			s.ExternalIPs = append(s.ExternalIPs, in.IP)
 		}
 	}
@@ -153,13 +154,6 @@ func countEndpoints(clusterIPs []string, endpoints []Endpoint) []EndpointCount {
 		counts = append(counts, c)
 	}
 	return counts
-}
-
-func deref[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
 }
 
 // compare orders false before true.
