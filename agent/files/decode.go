@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,6 +62,9 @@ func (d *decoder) decode(text []byte, isJSON bool) (doc decoded) {
 			doc = decoded{refused: fmt.Sprintf("the document breaks the YAML decoder: %v", p)}
 		}
 	}()
+	if other := skim(text); !isJSON && other != "" {
+		return decoded{ignored: []string{other}}
+	}
 	raw, h, refused := toJSON(text, isJSON)
 	if refused != "" {
 		return decoded{refused: refused, named: guessKey(text)}
@@ -156,11 +158,7 @@ func (d *decoder) decodeObject(doc *decoded, raw []byte, h header, path string) 
 		}
 	}
 	if k == nil {
-		name := h.Kind
-		if h.APIVersion != "" {
-			name += " (" + h.APIVersion + ")"
-		}
-		doc.ignored = append(doc.ignored, name)
+		doc.ignored = append(doc.ignored, ignored(h.APIVersion, h.Kind))
 		return
 	}
 	if h.Metadata.Name != "" {
@@ -196,42 +194,4 @@ func (f findings) under(path string) findings {
 		}
 	}
 	return f
-}
-
-// The lines that name an object in a document that is not valid YAML or JSON.
-var (
-	kindLine      = regexp.MustCompile(`(?m)^kind:[ \t]*["']?([A-Za-z]+)["']?[ \t\r]*(?:#.*)?$`)
-	metadataBlock = regexp.MustCompile(`(?m)^metadata:[ \t\r]*\n((?:(?:[ \t].*|#.*|[ \t\r]*)\n)*)`)
-	nameLine      = regexp.MustCompile(`(?m)^  name:[ \t]*["']?([a-z0-9.-]+)["']?[ \t\r]*(?:#.*)?$`)
-	namespaceLine = regexp.MustCompile(`(?m)^  namespace:[ \t]*["']?([a-z0-9.-]+)["']?[ \t\r]*(?:#.*)?$`)
-)
-
-// guessKey returns the object that a broken document most likely was meant to
-// describe, by the usual layout of YAML; the zero key if it does not show.
-func guessKey(text []byte) key {
-	text = append(bytes.Clone(text), '\n')
-	first := func(re *regexp.Regexp, in []byte) string {
-		if m := re.FindSubmatch(in); m != nil {
-			return string(m[1])
-		}
-		return ""
-	}
-	metadata := []byte(first(metadataBlock, text))
-	name := first(nameLine, metadata)
-	if name == "" {
-		return key{}
-	}
-	for i := range kinds {
-		if k := &kinds[i]; string(k.name) == first(kindLine, text) {
-			guess := key{k.name, "", name}
-			if k.namespaced {
-				guess.namespace = first(namespaceLine, metadata)
-				if guess.namespace == "" {
-					guess.namespace = metav1.NamespaceDefault
-				}
-			}
-			return guess
-		}
-	}
-	return key{}
 }

@@ -123,10 +123,15 @@ const within = time.Second
 // eventually waits until ok holds, for at most the time that a change may take.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	waitFor(t, within, what, ok)
+}
+
+func waitFor(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -148,7 +153,7 @@ func (r *recorder) wantNames(t testing.TB, names ...string) {
 // wantSynced waits for the first complete picture.
 func (r *recorder) wantSynced(t testing.TB) {
 	t.Helper()
-	eventually(t, "Synced", func() bool {
+	waitFor(t, 10*time.Second, "Synced", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.synced
