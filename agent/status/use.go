@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"sluice/proxy"
 )
@@ -23,7 +24,7 @@ type view struct {
 
 // viewsOf lists the ways to one Service port, each once.
 func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, plans []*proxy.ServicePlan) []view {
-	internalLocal := deref(svc.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
+	internalLocal := ptr.Deref(svc.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
 	var views []view
 	add := func(v view, pool *proxy.Pool) {
 		if pool != nil {
