@@ -33,7 +33,7 @@ type loop struct {
 	tracker  *health.Tracker
 
 	lastWrite time.Time
-	settled   bool // the first write is done
+	settled   bool      // the first write is done
 	nextSync  time.Time // of the periodic look at flows
 
 	batches chan batch
