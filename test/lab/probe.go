@@ -108,6 +108,20 @@ type Session struct {
 
 // Open tries a TCP connection or a UDP flow and keeps it. The session is nil if it reached nothing.
 func (p Probe) Open(ctx context.Context) (*Session, Result) {
+	s, err := p.Dial(ctx)
+	if err != nil {
+		return nil, failure(err)
+	}
+	result := s.Ask()
+	if result.Kind != Reached {
+		s.Close()
+		return nil, result
+	}
+	return s, result
+}
+
+// Dial opens a session without a question. Of UDP nothing is sent yet, so that whether anyone answers does not matter.
+func (p Probe) Dial(ctx context.Context) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout())
 	defer cancel()
 	dialer := net.Dialer{Control: hearErrors}
@@ -128,7 +142,7 @@ func (p Probe) Open(ctx context.Context) (*Session, Result) {
 		}
 		dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, sourcePort()))
 	default:
-		return nil, Result{Kind: Failed, Err: fmt.Errorf("no sessions over protocol %s", p.Protocol)}
+		return nil, fmt.Errorf("no sessions over protocol %s", p.Protocol)
 	}
 	s := &Session{timeout: p.timeout()}
 	err := p.From.Do(func() (err error) {
@@ -136,15 +150,10 @@ func (p Probe) Open(ctx context.Context) (*Session, Result) {
 		return err
 	})
 	if err != nil {
-		return nil, failure(err)
+		return nil, err
 	}
 	s.answers = bufio.NewReader(s.conn)
-	result := s.Ask()
-	if result.Kind != Reached {
-		s.Close()
-		return nil, result
-	}
-	return s, result
+	return s, nil
 }
 
 // Ask sends one question over the session.

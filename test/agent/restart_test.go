@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice/proxy"
+)
+
+// churn changes the endpoints of a Service of its own as fast as it can until the returned function is called.
+func (c *cluster) churn() (stop func()) {
+	stopping, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		sets := [][]string{{"pod1"}, {"pod1", "pod2", "pod3"}, {"far1", "pod3"}, {}, {"far2", "far1", "pod1", "pod2"}}
+		for i := 0; ; i++ {
+			select {
+			case <-stopping:
+				return
+			case <-time.After(rand.N(10 * time.Millisecond)):
+				c.write("churn.yaml", service("churn", "vip2", ports), endpoints("churn", sets[i%len(sets)]...))
+			}
+		}
+	}()
+	return func() { close(stopping); <-done }
+}
+
+// TestKill kills the agent at random moments, while it starts, while it rests and while it writes, and starts it
+// again. Clients of a Service that does not change notice nothing.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
+	c.write("sticky.yaml", service("sticky", "vip3", sticky), endpoints("sticky", "pod1", "pod2", "pod3", "far2"))
+	c.run()
+	before := c.remembered()
+	clients := c.connect(5*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080", "node udp vip1:80")
+	stop := c.churn()
+	for round := range 10 {
+		time.Sleep(rand.N(150 * time.Millisecond))
+		if code := c.end(syscall.SIGKILL); code != -1 {
+			t.Errorf("the agent had ended by itself with code %d", code)
+		}
+		time.Sleep(rand.N(50 * time.Millisecond))
+		if round%3 == 2 {
+			c.run()
+		} else {
+			c.start() // and is killed within the start, or soon after it
+		}
+	}
+	stop()
+	c.await(5*time.Second, "rules in the kernel", settled)
+	endUndisturbed(t, clients, "pod2:8080", "far1:8080")
+	c.write("churn.yaml", service("churn", "vip2", ports), endpoints("churn", "pod3"))
+	c.reach(time.Second, "pod1 tcp vip2:80", "pod3:8080")
+	c.remembers(before)
+	c.stop()
+}
+
+// TestRestart stops the agent as an upgrade does, changes manifests and flags meanwhile, and starts it again.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
+	c.write("sticky.yaml", service("sticky", "vip3", sticky), endpoints("sticky", "pod1", "pod2", "pod3", "far2"))
+	c.write("old.yaml", service("old", "vip2", ports), endpoints("old", "pod1"))
+	c.run()
+	before := c.remembered()
+	clients := c.connect(5*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080", "outside udp vip1:80")
+
+	c.stop()
+	c.reach(0, "pod1 tcp vip2:80", "pod1:8080") // the rules stay
+	c.remove("old.yaml")
+	c.write("new.yaml", service("new", "vip4", ports), endpoints("new", "pod3"))
+	c.run()
+	c.reach(0, "pod1 tcp vip2:80", "silence")
+	c.reach(0, "pod1 tcp vip4:80", "pod3:8080")
+	c.remembers(before)
+
+	c.stop()
+	flags := c.args
+	c.args = append(c.args[:len(c.args):len(c.args)], "--masquerade-all") // changes many elements
+	c.write("new.yaml", service("new", "vip4", ports), endpoints("new", "pod2", "pod1"))
+	c.run()
+	c.reach(0, "pod1 tcp vip4:80", "pod1:8080", "pod2:8080")
+	c.remembers(before)
+
+	c.stop()
+	c.args = append(flags[2:len(flags):len(flags)], "--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0") // changes rules
+	c.run()
+	c.remembers(before)
+	endUndisturbed(t, clients, "pod2:8080", "far1:8080")
+	if n := c.logged("not written"); n > 0 {
+		t.Errorf("%d writes failed", n)
+	}
+}
+
+// memory is what the kernel learned from packets.
+type memory struct {
+	sticky   map[string]string // the endpoint of a client of the Service sticky
+	counters map[string]int    // how many connections a frontend of it had
+}
+
+// remembered makes the kernel learn something.
+func (c *cluster) remembered() memory {
+	c.t.Helper()
+	m := memory{sticky: map[string]string{}}
+	for _, f := range proxy.Families {
+		for _, from := range []string{"pod1", "pod2", "node", "outside"} {
+			text := from + " tcp vip3:80"
+			m.sticky[f.String()+" "+text] = met(c.probe(f, text).Send(c.t.Context()))
+		}
+	}
+	m.counters = c.counters("vip3")
+	if n := m.counters["IPv4 tcp"]; n != 4 {
+		c.t.Fatalf("the counters after four connections are %v", m.counters)
+	}
+	return m
+}
+
+// remembers checks that the kernel still knows what it learned.
+func (c *cluster) remembers(m memory) {
+	c.t.Helper()
+	if got := c.counters("vip3"); fmt.Sprint(got) != fmt.Sprint(m.counters) {
+		c.t.Errorf("the counters are %v, were %v", got, m.counters)
+	}
+	for name, want := range m.sticky {
+		family, text, _ := strings.Cut(name, " ")
+		for _, f := range proxy.Families {
+			if f.String() != family {
+				continue
+			}
+			if got := met(c.probe(f, text).Send(c.t.Context())); got != want {
+				c.t.Errorf("%s reached %s, before %s", name, got, want)
+			}
+		}
+	}
+	m.counters["IPv4 tcp"] += len(m.sticky) / 2
+	m.counters["IPv6 tcp"] += len(m.sticky) / 2
+}
+
+// counters reads the counters of a ClusterIP's frontends, by family and protocol.
+func (c *cluster) counters(vip string) map[string]int {
+	c.t.Helper()
+	counts := map[string]int{}
+	for _, f := range proxy.Families {
+		out := c.onNode("nft", "list", "map", nftFamily[f], "sluice", "service-ips")
+		element := regexp.MustCompile(regexp.QuoteMeta(c.names[vip+suffix[f]].String()) + ` \. (\w+) \. 80 [^,}]*?packets (\d+)`)
+		for _, m := range element.FindAllStringSubmatch(out, -1) {
+			counts[f.String()+" "+m[1]], _ = strconv.Atoi(m[2])
+		}
+	}
+	return counts
+}
