@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -155,6 +156,44 @@ func TestWithoutInotify(t *testing.T) {
 	// The same size, and on a coarse clock the same time.
 	must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(named("b", "10.43.0.2")), 0o644))
 	eventually(t, "an edit in place", func() bool { return clusterIPOf(r, "b") == "10.43.0.2" })
+}
+
+// TestWithinASecond measures how soon changes are taken up. A busy machine gets
+// three tries.
+func TestWithinASecond(t *testing.T) {
+	change := func(dir string, n int) { write(t, dir, "a.yaml", named("a", fmt.Sprintf("10.43.1.%d", n))) }
+	tests := map[string]func(dir string, n int){
+		"a file is replaced": change,
+		"a file is written in place": func(dir string, n int) {
+			must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(named("a", fmt.Sprintf("10.43.1.%d", n))), 0o644))
+		},
+		"the directory is made again": func(dir string, n int) {
+			must(t, os.RemoveAll(dir))
+			time.Sleep(50 * time.Millisecond)
+			must(t, os.Mkdir(dir, 0o755))
+			change(dir, n)
+		},
+	}
+	for name, do := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "manifests")
+			must(t, os.Mkdir(dir, 0o755))
+			change(dir, 0)
+			r := start(t, dir)
+			eventually(t, "the first version", func() bool { return clusterIPOf(r, "a") == "10.43.1.0" })
+			best := time.Hour
+			for n := 1; n <= 3 && best > time.Second; n++ {
+				do(dir, n)
+				begun := time.Now()
+				eventually(t, name, func() bool { return clusterIPOf(r, "a") == fmt.Sprintf("10.43.1.%d", n) })
+				best = min(best, time.Since(begun))
+			}
+			t.Logf("taken up after %v", best)
+			if best > time.Second {
+				t.Errorf("taken up after %v", best)
+			}
+		})
+	}
 }
 
 func TestQuiet(t *testing.T) {

@@ -18,7 +18,6 @@ func ptr[T any](v T) *T { return &v }
 func fullMeta() metav1.ObjectMeta {
 	m := trimmedMeta()
 	m.GenerateName = "web-"
-	m.SelfLink = "/api/v1/x"
 	m.Generation = 7
 	m.DeletionGracePeriodSeconds = ptr(int64(30))
 	m.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "web"}}
