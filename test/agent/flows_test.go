@@ -69,3 +69,72 @@ func (fs *flows) reach(within time.Duration, want string) {
 		}
 	}
 }
+
+// TestUDPFlows has clients that go on sending from one port while the Service changes under them.
+func TestUDPFlows(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	web := service("web", "vip1", nodePorts)
+	c.write("other.yaml", service("other", "vip2", ports), endpoints("other", "pod1"))
+	c.run()
+	texts := []string{"pod1 udp vip1:80", "node udp vip1:80", "outside udp node:30080"}
+
+	early := c.open(texts...) // before there is such a Service
+	early.ask()
+	c.write("web.yaml", web) // without endpoints
+	early.reach(soon, "refused")
+	c.write("web.yaml", web, endpoints("web", "pod2"))
+	early.reach(soon, "pod2:8080")
+
+	c.write("web.yaml", web, endpoints("web", "pod2", "pod3"))
+	time.Sleep(100 * time.Millisecond)
+	early.reach(0, "pod2:8080") // it stays where it is
+	c.write("web.yaml", web, endpoints("web", "pod3"))
+	early.reach(soon, "pod3:8080") // and moves when it must
+	c.write("web.yaml", web, endpoints("web"))
+	early.reach(soon, "refused")
+	c.write("web.yaml", web, endpoints("web", "pod2"))
+	early.reach(soon, "pod2:8080")
+
+	c.remove("web.yaml")
+	early.reach(soon, "refused|silence")
+	c.write("web.yaml", web, endpoints("web", "pod3"))
+	early.reach(soon, "pod3:8080")
+
+	// While the agent is away nobody deletes flows: it does so when it is back.
+	c.stop()
+	c.write("web.yaml", web, endpoints("web", "far1"))
+	early.reach(0, "pod3:8080")
+	c.run()
+	early.reach(soon, "far1:8080")
+}
+
+// TestTCPFlows has connections that stay open while everything else changes.
+func TestTCPFlows(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	web := service("web", "vip1", nodePorts)
+	c.write("web.yaml", web, endpoints("web", "pod2"))
+	c.run()
+	flows := c.open("pod1 tcp vip1:80", "node tcp vip1:80", "outside tcp node:30080")
+	goOn := func() {
+		t.Helper()
+		flows.reach(0, "pod2:8080")
+	}
+	goOn()
+	c.write("web.yaml", web, endpoints("web", "pod3", "pod2", "far1"))
+	c.reach(soon, "pod1 tcp vip1:80", "pod2:8080", "pod3:8080", "far1:8080")
+	goOn()
+	c.write("web.yaml", web, endpoints("web", "pod2", "far2"))
+	c.reach(soon, "pod1 tcp vip1:80", "pod2:8080", "far2:8080")
+	goOn()
+	c.stop()
+	c.run()
+	goOn()
+	c.write("web.yaml", web, endpoints("web", "far2")) // a pod that terminates ends its connections itself
+	c.reach(soon, "pod1 tcp vip1:80", "far2:8080")
+	goOn()
+	c.remove("web.yaml")
+	c.reach(soon, "pod1 tcp vip1:80", "silence|unreachable")
+	goOn()
+}

@@ -49,7 +49,7 @@ func TestFlush(t *testing.T) {
 				}
 				fresh := c.open("pod1 udp vip1:80", "outside udp node:30080", "node udp vip1:80")
 				fresh.ask() // what begins now may go untranslated, and must not for good
-				fresh.reach(time.Second, "pod2:8080|far1:8080")
+				fresh.reach(soon, "pod2:8080|far1:8080")
 				flows.reach(0, "pod2:8080|far1:8080")
 			}
 			if !test.shared {

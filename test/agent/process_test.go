@@ -19,6 +19,9 @@ import (
 	"sluice/test/lab"
 )
 
+// soon is how long a change may take until packets go by it. The agent promises one second; a busy machine gets another.
+const soon = 2 * time.Second
+
 // process is an agent in a network namespace, with its directory of manifests. It can be ended and
 // started again.
 type process struct {

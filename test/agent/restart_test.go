@@ -58,7 +58,7 @@ func TestKill(t *testing.T) {
 	c.await(5*time.Second, "rules in the kernel", settled)
 	endUndisturbed(t, clients, "pod2:8080", "far1:8080")
 	c.write("churn.yaml", service("churn", "vip2", ports), endpoints("churn", "pod3"))
-	c.reach(time.Second, "pod1 tcp vip2:80", "pod3:8080")
+	c.reach(soon, "pod1 tcp vip2:80", "pod3:8080")
 	c.remembers(before)
 	c.stop()
 }
