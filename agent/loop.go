@@ -46,6 +46,8 @@ type loop struct {
 // batch is a message of the source.
 type batch struct {
 	changes  []source.Change
+	kind     source.Kind // of exist
+	exist    map[source.Name]struct{}
 	problems *[]source.Problem
 	synced   bool
 }
@@ -53,6 +55,11 @@ type batch struct {
 // Apply implements source.Sink.
 func (l *loop) Apply(ctx context.Context, changes []source.Change) error {
 	return l.send(ctx, batch{changes: changes})
+}
+
+// Replace implements source.Sink.
+func (l *loop) Replace(ctx context.Context, kind source.Kind, exist map[source.Name]struct{}) error {
+	return l.send(ctx, batch{kind: kind, exist: exist})
 }
 
 // Synced implements source.Sink.
@@ -129,6 +136,8 @@ func (l *loop) take(b batch) {
 		}
 	case b.problems != nil:
 		l.problems = *b.problems
+	case b.exist != nil:
+		b.changes = l.objects.missing(b.kind, b.exist)
 	}
 	if len(b.changes) == 0 {
 		return

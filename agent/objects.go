@@ -120,6 +120,37 @@ func (o *objects) get(name proxy.ServiceName) (*corev1.Service, []*discoveryv1.E
 // names goes through all Services, in no order.
 func (o *objects) names() iter.Seq[proxy.ServiceName] { return maps.Keys(o.services) }
 
+// missing returns the deletions of the objects of a kind that do not exist.
+func (o *objects) missing(kind source.Kind, exist map[source.Name]struct{}) []source.Change {
+	var gone []source.Change
+	check := func(namespace, name string) {
+		if _, ok := exist[source.Name{Namespace: namespace, Name: name}]; !ok {
+			gone = append(gone, source.Change{Kind: kind, Namespace: namespace, Name: name})
+		}
+	}
+	switch kind {
+	case source.Service:
+		for name, e := range o.services {
+			if e.service != nil {
+				check(name.Namespace, name.Name)
+			}
+		}
+	case source.EndpointSlice:
+		for name := range o.sliceOwner {
+			check(name.Namespace, name.Name)
+		}
+	case source.ServiceCIDR:
+		for name := range o.cidrs {
+			check("", name)
+		}
+	case source.Node:
+		if o.node != nil {
+			check("", o.node.Name)
+		}
+	}
+	return gone
+}
+
 // counts counts the objects by kind.
 func (o *objects) counts() map[source.Kind]int {
 	n := map[source.Kind]int{source.EndpointSlice: len(o.sliceOwner), source.ServiceCIDR: len(o.cidrs)}

@@ -81,8 +81,9 @@ func (n *nowhere) Apply(_ context.Context, changes []source.Change) error {
 	n.changes += len(changes)
 	return nil
 }
-func (n *nowhere) Synced()                        { n.done() }
-func (n *nowhere) SetProblems(p []source.Problem) { panic(fmt.Sprint(p)) }
+func (n *nowhere) Replace(context.Context, source.Kind, map[source.Name]struct{}) error { return nil }
+func (n *nowhere) Synced()                                                              { n.done() }
+func (n *nowhere) SetProblems(p []source.Problem)                                       { panic(fmt.Sprint(p)) }
 
 // BenchmarkFirstLoad reads Services with 10 endpoints each from a directory, to the first complete picture.
 func BenchmarkFirstLoad(b *testing.B) {

@@ -39,7 +39,9 @@ func (l *loop) run(ctx context.Context) error {
 			return err
 		}
 		took := time.Since(begun)
-		l.sync(out)
+		if err := l.sync(ctx, out); err != nil {
+			return err
+		}
 		timer := time.NewTimer(l.next(out))
 		select {
 		case <-ctx.Done():
@@ -62,12 +64,18 @@ func (l *loop) run(ctx context.Context) error {
 
 // sync says once that everything was handed on. A file that is being written is
 // waited for a while, as what is not handed on by then is taken for gone.
-func (l *loop) sync(out outcome) {
+func (l *loop) sync(ctx context.Context, out outcome) error {
 	if l.source.synced || out.absent || out.wait > 0 && time.Since(l.started) < writerGrace {
-		return
+		return nil
+	}
+	for _, kind := range source.Kinds {
+		if err := l.sink.Replace(ctx, kind, l.source.table.names(kind)); err != nil {
+			return err
+		}
 	}
 	l.source.synced = true
 	l.sink.Synced()
+	return nil
 }
 
 // next returns when to scan again if nothing happens.

@@ -23,6 +23,7 @@ type recorder struct {
 	objects  map[string]metav1.Object // by kind and name
 	applies  [][]source.Change
 	problems []source.Problem
+	replaced []string // what exists, as Replace was told
 	synced   bool
 }
 
@@ -41,10 +42,21 @@ func (r *recorder) Apply(ctx context.Context, changes []source.Change) error {
 	return ctx.Err()
 }
 
+func (r *recorder) Replace(_ context.Context, kind source.Kind, exist map[source.Name]struct{}) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range exist {
+		r.replaced = append(r.replaced, key{kind, n.Namespace, n.Name}.String())
+	}
+	return nil
+}
+
+// Synced must come when all that exists was handed on and named.
 func (r *recorder) Synced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.synced = true
+	slices.Sort(r.replaced)
+	r.synced = slices.Equal(r.replaced, slices.Sorted(maps.Keys(r.objects)))
 }
 
 func (r *recorder) SetProblems(problems []source.Problem) {

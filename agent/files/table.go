@@ -29,6 +29,17 @@ func newTable() *table {
 	}
 }
 
+// names returns the objects of a kind that were handed on.
+func (t *table) names(kind source.Kind) map[source.Name]struct{} {
+	names := map[source.Name]struct{}{}
+	for k, e := range t.entries {
+		if k.kind == kind && e.live {
+			names[source.Name{Namespace: k.namespace, Name: k.name}] = struct{}{}
+		}
+	}
+	return names
+}
+
 // entry is an object that some document describes.
 type entry struct {
 	key key

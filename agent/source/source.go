@@ -20,6 +20,12 @@ const (
 	ServiceCIDR   Kind = "ServiceCIDR"   // networking.k8s.io/v1
 )
 
+// Kinds lists them all.
+var Kinds = [...]Kind{Service, EndpointSlice, Node, ServiceCIDR}
+
+// Name names an object of a known kind. Namespace is empty for kinds without namespaces.
+type Name struct{ Namespace, Name string }
+
 // Change is one object that came, changed or went.
 type Change struct {
 	Kind            Kind
@@ -45,6 +51,9 @@ type Sink interface {
 	// Apply hands over changes that belong together: they are written in one go. It
 	// returns when they are accepted, or with ctx's error.
 	Apply(ctx context.Context, changes []Change) error
+	// Replace says that of a kind these objects exist and no others: whatever else was
+	// handed over, in this run or an earlier one whose cache is in use, is gone.
+	Replace(ctx context.Context, kind Kind, exist map[Name]struct{}) error
 	// Synced says that everything that exists was handed over once. Before that nothing is
 	// written to the kernel.
 	Synced()
