@@ -196,6 +196,25 @@ func TestWithinASecond(t *testing.T) {
 	}
 }
 
+// TestReplacedByRemoving removes a file before it makes it again, as some programs do.
+func TestReplacedByRemoving(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", named("a", "10.43.0.1")+named("b", "10.43.0.2"))
+	r := start(t, dir)
+	r.wantSynced(t)
+	r.handed()
+	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	time.Sleep(goneGrace / 2)
+	write(t, dir, "a.yaml", named("a", "10.43.0.1")+named("b", "10.43.0.3"))
+	eventually(t, "the new version", func() bool { return clusterIPOf(r, "b") == "10.43.0.3" })
+	time.Sleep(2 * goneGrace)
+	if n := r.handed(); n != 1 {
+		t.Errorf("%d changes were handed on, want 1", n)
+	}
+	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	r.wantNames(t)
+}
+
 func TestQuiet(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	id := func(age time.Duration, size int64) fileID {
@@ -247,11 +266,11 @@ func TestUnchangedFilesAreNotRead(t *testing.T) {
 	d, names, err := readDir(dir)
 	must(t, err)
 	defer d.Close()
-	if changed := s.merge(d, names); len(changed) != 0 {
+	if changed := s.merge(d, names, &outcome{}); len(changed) != 0 {
 		t.Errorf("%d files are to be read again", len(changed))
 	}
 	write(t, dir, "a.yaml", named("a", "10.43.0.2"))
-	if changed := s.merge(d, names); len(changed) != 1 {
+	if changed := s.merge(d, names, &outcome{}); len(changed) != 1 {
 		t.Errorf("%d files are to be read after a change, want 1", len(changed))
 	}
 }

@@ -20,6 +20,8 @@ type file struct {
 	link bool
 	// problem is why the file as a whole cannot be taken up.
 	problem string
+	// goneSince is since when the file is gone; zero: it is there.
+	goneSince time.Time
 	// busySince is since when it has been waited for its writer; zero: it is not.
 	busySince time.Time
 	// seen is the version last seen where leases do not work, seenAt when it was first seen.

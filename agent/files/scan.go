@@ -42,9 +42,9 @@ func (s *Source) scan(ctx context.Context, sink source.Sink) (outcome, error) {
 	defer dir.Close()
 	s.dirProblem = ""
 
-	changed := s.merge(dir, names)
-	out, err := s.take(ctx, sink, dir, changed)
-	if err != nil {
+	var out outcome
+	changed := s.merge(dir, names, &out)
+	if err := s.take(ctx, sink, dir, changed, &out); err != nil {
 		return out, err
 	}
 	complete, err := s.handOn(ctx, sink, dir)
@@ -82,12 +82,12 @@ func readDir(path string) (*os.File, []string, error) {
 }
 
 // merge brings the list of files up to date with the directory, and returns the files to read.
-func (s *Source) merge(dir *os.File, names []string) []*file {
+func (s *Source) merge(dir *os.File, names []string, out *outcome) []*file {
 	before := s.files
 	s.files = make([]*file, 0, len(names))
 	for _, name := range names {
 		for len(before) > 0 && before[0].name < name {
-			s.keepOrDrop(dir, before[0])
+			s.files = append(s.files, before[0])
 			before = before[1:]
 		}
 		if len(before) > 0 && before[0].name == name {
@@ -97,31 +97,42 @@ func (s *Source) merge(dir *os.File, names []string) []*file {
 			s.files = append(s.files, &file{name: name})
 		}
 	}
-	for _, f := range before {
-		s.keepOrDrop(dir, f)
-	}
+	// Those that were not listed are looked for too: a listing is no snapshot, and may
+	// miss a file that is renamed over meanwhile.
+	s.files = append(s.files, before...)
+
 	var changed []*file
 	s.files = slices.DeleteFunc(s.files, func(f *file) bool {
 		read, gone := f.look(dir)
 		if gone {
-			s.table.replace(f, nil)
-		} else if read {
+			return s.vanish(f, out)
+		}
+		f.goneSince = time.Time{}
+		if read {
 			changed = append(changed, f)
 		}
-		return gone
+		return false
 	})
 	return changed
 }
 
-// keepOrDrop handles a file that the directory did not list. A listing is no
-// snapshot, and may miss a file that is renamed over meanwhile.
-func (s *Source) keepOrDrop(dir *os.File, f *file) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(int(dir.Fd()), f.name, &st, unix.AT_SYMLINK_NOFOLLOW); errors.Is(err, unix.ENOENT) {
-		s.table.replace(f, nil)
-		return
+// goneGrace is how long a file must be gone before what it described goes too.
+// Many programs replace a file by removing it first.
+const goneGrace = 200 * time.Millisecond
+
+// vanish handles a file that is not there, and tells whether it is gone for good.
+func (s *Source) vanish(f *file, out *outcome) bool {
+	now := time.Now()
+	if f.goneSince.IsZero() && len(f.docs) > 0 {
+		f.goneSince, f.settled = now, false
+		s.table.yield(f)
 	}
-	s.files = append(s.files, f)
+	if wait := goneGrace - now.Sub(f.goneSince); wait > 0 {
+		out.retryIn(wait)
+		return false
+	}
+	s.table.replace(f, nil)
+	return true
 }
 
 // look tells whether a file has to be read, or is gone. What stands in the way of
@@ -155,9 +166,9 @@ func (f *file) fail(problem string) {
 }
 
 // take reads files and puts what they describe into the table.
-func (s *Source) take(ctx context.Context, sink source.Sink, dir *os.File, changed []*file) (out outcome, err error) {
+func (s *Source) take(ctx context.Context, sink source.Sink, dir *os.File, changed []*file, out *outcome) (err error) {
 	if len(changed) == 0 {
-		return out, nil
+		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,7 +179,7 @@ func (s *Source) take(ctx context.Context, sink source.Sink, dir *os.File, chang
 		switch {
 		case err != nil: // the reader is stopped; what it has begun is dropped
 		case t.end:
-			s.finish(&v, t, &out)
+			s.finish(&v, t, out)
 			v = version{}
 		default:
 			v.file = t.file
@@ -188,7 +199,7 @@ func (s *Source) take(ctx context.Context, sink source.Sink, dir *os.File, chang
 	if err == nil {
 		err = ctx.Err()
 	}
-	return out, err
+	return err
 }
 
 // flush hands on what can be handed on before everything is read. Files and
@@ -221,8 +232,8 @@ func (s *Source) finish(v *version, t *task, out *outcome) {
 	f, result := t.file, &t.result
 	switch {
 	case result.gone:
-		s.table.replace(f, nil)
-		s.files = slices.DeleteFunc(s.files, func(have *file) bool { return have == f })
+		f.settled = false
+		out.retryIn(busyRetry)
 		return
 	case result.busy:
 		f.settled = false

@@ -74,8 +74,9 @@ const (
 	refused
 	// held: as refused, but the file described the object before; it stays as it was.
 	held
-	// guessed: the file described the object before, and its document that cannot be
-	// read may be the one that did; it stays as it was unless another document describes it.
+	// guessed: the file described the object before, and may do so again: its document
+	// that did may be one that cannot be read, or the file is being replaced. The object
+	// stays as it was unless another document describes it.
 	guessed
 )
 
@@ -170,6 +171,20 @@ func (t *table) replace(f *file, docs []*document) {
 	}
 }
 
+// yield makes what a file describes stay only until another file describes it. The
+// file has to be decoded again if it comes back.
+func (t *table) yield(f *file) {
+	for _, d := range f.docs {
+		d.hash = 0
+		for i := range d.claims {
+			if c := &d.claims[i]; c.state != refused {
+				c.state = guessed
+				t.touched[c.entry] = struct{}{}
+			}
+		}
+	}
+}
+
 // extend adds documents to a file that is being read for the first time.
 func (t *table) extend(f *file, docs []*document) {
 	for _, d := range docs {
@@ -239,6 +254,9 @@ func (t *table) resolve() (changes []source.Change, missing []*claim) {
 		} else {
 			delete(t.doubles, e)
 		}
+	}
+	if len(t.touched) == 0 {
+		t.touched = make(map[*entry]struct{}) // a map never shrinks
 	}
 	slices.SortFunc(changes, compareChanges)
 	return changes, missing
