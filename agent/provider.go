@@ -90,9 +90,17 @@ func (p *proxier) status() status.Family {
 // Services implements status.Provider.
 func (l *loop) Services(ctx context.Context) (list []status.Service, err error) {
 	err = l.do(ctx, func() {
+		lost := map[proxy.ServiceName][]string{}
+		for _, p := range l.proxiers {
+			for _, c := range p.state.Conflicts() {
+				lost[c.Loser.ServiceName] = append(lost[c.Loser.ServiceName], c.String())
+			}
+		}
 		for _, s := range l.served() {
 			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)
-			list = append(list, status.NewService(s.service, endpoints, s.plans...))
+			row := status.NewService(s.service, endpoints, s.plans...)
+			row.NotServed = append(row.NotServed, lost[s.plans[0].Name]...)
+			list = append(list, row)
 		}
 	})
 	return list, err
