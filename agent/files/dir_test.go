@@ -215,6 +215,38 @@ func TestReplacedByRemoving(t *testing.T) {
 	r.wantNames(t)
 }
 
+func TestUnmounted(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", named("a", "10.43.0.1"))
+	s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	s.dir = dir
+	r := &recorder{objects: make(map[string]metav1.Object)}
+	scan := func() {
+		if _, err := s.scan(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scan()
+	must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+	s.device++ // as if it had been on a filesystem that is gone now
+	scan()
+	time.Sleep(goneGrace)
+	scan()
+	r.wantNames(t, "Service default/a")
+	want := []string{".: the directory holds no manifests and is on another filesystem than before: mount that, or put a manifest here"}
+	if diff := cmp.Diff(want, r.reasons(dir)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	write(t, dir, "b.yaml", named("b", "10.43.0.1"))
+	scan()
+	time.Sleep(goneGrace)
+	scan()
+	r.wantNames(t, "Service default/b")
+	if got := r.reasons(dir); got != nil {
+		t.Errorf("problems: %q", got)
+	}
+}
+
 func TestQuiet(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	id := func(age time.Duration, size int64) fileID {

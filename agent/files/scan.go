@@ -34,6 +34,11 @@ func (o *outcome) retryIn(wait time.Duration) {
 // scan looks at the directory once and hands on what changed.
 func (s *Source) scan(ctx context.Context, sink source.Sink) (outcome, error) {
 	dir, names, err := readDir(s.dir)
+	if err == nil {
+		if err = s.checkDevice(dir, names); err != nil {
+			dir.Close()
+		}
+	}
 	if err != nil {
 		s.dirProblem = err.Error()
 		s.report(sink)
@@ -79,6 +84,21 @@ func readDir(path string) (*os.File, []string, error) {
 	names = slices.DeleteFunc(names, func(name string) bool { return !isManifest(name) })
 	slices.Sort(names)
 	return dir, names, nil
+}
+
+// checkDevice finds a directory whose filesystem is not mounted any more, or not
+// yet: what is seen then is the empty directory that it is mounted on.
+func (s *Source) checkDevice(dir *os.File, names []string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("look at the directory: %w", err)
+	}
+	device := uint64(st.Dev)
+	if len(s.files) > 0 && len(names) == 0 && device != s.device {
+		return errors.New("the directory holds no manifests and is on another filesystem than before: mount that, or put a manifest here")
+	}
+	s.device = device
+	return nil
 }
 
 // merge brings the list of files up to date with the directory, and returns the files to read.

@@ -73,6 +73,8 @@ type Source struct {
 	table   *table
 	files   []*file // in the order of names
 	synced  bool
+	// device is the filesystem of the directory when it was last read.
+	device uint64
 	// dirProblem is why the directory cannot be read.
 	dirProblem string
 	reported   []source.Problem
