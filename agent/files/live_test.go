@@ -320,3 +320,23 @@ func TestString(t *testing.T) {
 		t.Errorf("String() = %q", got)
 	}
 }
+
+// TestManyFiles loads more than is handed on at once: what came in every piece must be known afterwards.
+func TestManyFiles(t *testing.T) {
+	const files = 3 * batch
+	dir := t.TempDir()
+	for i := range files {
+		write(t, dir, fmt.Sprintf("%04d.yaml", i), serviceText(i)+sliceText(i, 1))
+	}
+	r := start(t, dir)
+	r.wantSynced(t)
+	if got := len(r.names()); got != 2*files {
+		t.Fatalf("%d objects, want %d", got, 2*files)
+	}
+	for i := range files {
+		if err := os.Remove(filepath.Join(dir, fmt.Sprintf("%04d.yaml", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wantNames(t)
+}

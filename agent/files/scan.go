@@ -210,7 +210,9 @@ func (s *Source) take(ctx context.Context, sink source.Sink, dir *os.File, chang
 			}
 		}
 		r.release(t)
-		if err == nil && !s.synced && len(s.table.touched) >= batch {
+		// Documents that were decoded but are not in the table yet have entries there without claims,
+		// which resolving would drop.
+		if err == nil && !s.synced && len(v.docs) == 0 && len(s.table.touched) >= batch {
 			if err = s.flush(ctx, sink); err != nil {
 				cancel()
 			}
