@@ -2,11 +2,14 @@ package nft
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/mdlayher/netlink"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,11 +21,15 @@ const (
 )
 
 // Watch implements proxy.Writer by nf_tables' notifications (group
-// NFNLGRP_NFTABLES). Those of the writer's own changes are known by its netlink port.
+// NFNLGRP_NFTABLES). Those of the writer's own changes are left out by its netlink port.
 func (w *Writer) Watch(ctx context.Context, changed func()) error {
 	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: w.opts.NetNS, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
 	if err != nil {
 		return fmt.Errorf("listen to nftables notifications: %w", err)
+	}
+	if err := ignorePort(nl, w.conn.portID()); err != nil {
+		nl.Close()
+		return fmt.Errorf("filter nftables notifications: %w", err)
 	}
 	// A large change by another program must fit; what does not is noticed by ENOBUFS.
 	_ = nl.SetReadBuffer(receiveBuffer)
@@ -33,6 +40,25 @@ func (w *Writer) Watch(ctx context.Context, changed func()) error {
 		w.watch(ctx, nl, changed)
 	}()
 	return nil
+}
+
+// ignorePort keeps the messages about one program's changes from a socket, so
+// that the writer's own large transactions do not make it overflow. All messages of a
+// transaction have the same port, and the kernel puts no two transactions into one datagram.
+func ignorePort(nl *netlink.Conn, port uint32) error {
+	const portOffset = 12 // struct nlmsghdr's nlmsg_pid
+	// BPF loads words as big endian; the field is in host byte order.
+	value := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
+	filter, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: portOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipTrue: 1},
+		bpf.RetConstant{Val: math.MaxUint32},
+		bpf.RetConstant{Val: 0},
+	})
+	if err != nil {
+		return err
+	}
+	return nl.SetBPF(filter)
 }
 
 func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
@@ -54,7 +80,7 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
 			}
 		}
 		for _, m := range msgs {
-			ours = ours || w.foreign(m)
+			ours = ours || w.concerns(m)
 		}
 		switch {
 		case ours && first.IsZero():
@@ -66,9 +92,9 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
 	}
 }
 
-// foreign tells whether a notification is about our table and not of our making.
-func (w *Writer) foreign(m netlink.Message) bool {
-	if m.Header.PID == w.conn.portID() || len(m.Data) < nfgenmsgLen || m.Data[0] != w.batch.nfproto() {
+// concerns tells whether a notification is about our table.
+func (w *Writer) concerns(m netlink.Message) bool {
+	if len(m.Data) < nfgenmsgLen || m.Data[0] != w.batch.nfproto() {
 		return false
 	}
 	typ := uint16(m.Header.Type)

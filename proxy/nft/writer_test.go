@@ -306,6 +306,12 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 				t.Errorf("%s: not mended (-want +got):\n%s", script, diff)
 			}
 		}
+		// A large change of the writer's own, too, that would overflow the socket's buffer.
+		for i := range 5000 {
+			p := plain(f, i, i)
+			s.Set(p.Name, p)
+		}
+		reconcile(t, w, s)
 		time.Sleep(2 * loud)
 		if len(changed) != 0 {
 			t.Error("the writer's own changes were told of as foreign")
