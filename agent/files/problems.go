@@ -60,6 +60,9 @@ func (s *Source) problems(now time.Time) []source.Problem {
 	}
 	doubles := s.doubles()
 	for _, f := range s.files {
+		if !f.goneSince.IsZero() {
+			continue // there is nothing to mend any more
+		}
 		path := filepath.Join(s.dir, f.name)
 		if f.problem != "" {
 			add(path, f.problem)

@@ -27,6 +27,9 @@ func yamlToJSON(text []byte) ([]byte, error) {
 // maps that encoding/json sorts. Duplicate keys are kept, so that the strict JSON
 // decoder can name them by their path.
 func libraryToJSON(text []byte) ([]byte, error) {
+	if countValues(text) > maxValues {
+		return nil, errTooManyValues
+	}
 	if bytes.Contains(text, []byte("<<")) {
 		// The library loses merge keys when it decodes to ordered lists.
 		return yaml.YAMLToJSONStrict(text)
@@ -43,6 +46,27 @@ func libraryToJSON(text []byte) ([]byte, error) {
 		return nil, nil
 	}
 	return appendJSON(make([]byte, 0, len(text)), doc)
+}
+
+// maxValues bounds what the YAML library takes, some 300 bytes for each value of a document,
+// though each may have but two characters. What kubectl prints stays below it up to maxDocument.
+const maxValues = 1 << 18
+
+var errTooManyValues = errors.New("the document has more than 262144 values, the most that are read: split it, for example into one object a document, or write it as JSON")
+
+// countValues counts, roughly, the keys, values and items of a YAML document by the characters that separate them.
+func countValues(text []byte) (n int) {
+	for i, c := range text {
+		switch c {
+		case '\n', ',', '[', '{', '?':
+			n++
+		case ':', '-':
+			if i+1 < len(text) && (text[i+1] == ' ' || text[i+1] == '\n') {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 var errNotMapping = errors.New("the document is not a mapping: an object with apiVersion, kind and metadata is wanted")

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,16 +33,17 @@ func (c *cluster) connect(every time.Duration, texts ...string) (all []*stream) 
 	for _, text := range texts {
 		for _, f := range proxy.Families {
 			probe := c.probe(f, text)
-			probe.Timeout = time.Second
+			probe.Timeout = 3 * time.Second // time for a packet that a busy machine lost to be sent again
 			s := &stream{text: fmt.Sprintf("%v: %s", f, text), stop: make(chan struct{})}
-			s.group.Go(func() { s.run(c.t, probe, every) })
+			ctx := c.t.Context()
+			s.group.Go(func() { s.run(ctx, probe, every) })
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-func (s *stream) run(t *testing.T, probe lab.Probe, every time.Duration) {
+func (s *stream) run(ctx context.Context, probe lab.Probe, every time.Duration) {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
@@ -51,7 +53,7 @@ func (s *stream) run(t *testing.T, probe lab.Probe, every time.Duration) {
 		case <-ticks.C:
 		}
 		begun := time.Now()
-		result := met(probe.Send(t.Context()))
+		result := met(probe.Send(ctx))
 		s.met = append(s.met, meeting{begun, time.Now(), result})
 	}
 }
@@ -66,7 +68,7 @@ func (s *stream) end() []meeting {
 // endUndisturbed ends clients, none of which may have met anything but the endpoints.
 func endUndisturbed(t *testing.T, all []*stream, endpoints ...string) {
 	t.Helper()
-	connections := 0
+	connections, slowest := 0, time.Duration(0)
 	for _, s := range all {
 		list := s.end()
 		connections += len(list)
@@ -75,6 +77,7 @@ func endUndisturbed(t *testing.T, all []*stream, endpoints ...string) {
 		}
 		var bad []string
 		for _, m := range list {
+			slowest = max(slowest, m.ended.Sub(m.begun))
 			if !slices.Contains(endpoints, m.result) {
 				bad = append(bad, fmt.Sprintf("%s at %s for %v", m.result, m.begun.Format("05.000"), m.ended.Sub(m.begun).Round(time.Millisecond)))
 			}
@@ -83,7 +86,7 @@ func endUndisturbed(t *testing.T, all []*stream, endpoints ...string) {
 			t.Errorf("%s: %d of %d connections went wrong: %s", s.text, len(bad), len(list), strings.Join(bad[:min(len(bad), 10)], "; "))
 		}
 	}
-	t.Logf("%d connections", connections)
+	t.Logf("%d connections, the slowest took %v", connections, slowest.Round(time.Millisecond))
 }
 
 // endInterrupted ends clients that may have been cut off, but no longer than the given time at once. It tells

@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/proxy"
+	"sluice/test/lab"
+)
+
+// get asks an HTTP server from a host.
+func get(t *testing.T, from *lab.Host, url string) (code int, body string, header http.Header) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = from.Do(func() error {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}}
+	response, err := (&http.Client{Transport: transport, Timeout: 2 * time.Second}).Get(url)
+	if err != nil {
+		return 0, err.Error(), nil
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text), response.Header
+}
+
+// awaitCode asks until the answer has the code.
+func awaitCode(t *testing.T, from *lab.Host, url string, want int) (body string, header http.Header) {
+	t.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(5 * time.Millisecond) {
+		code, body, header := get(t, from, url)
+		if code == want {
+			return body, header
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: got %d, want %d: %s", url, code, want, body)
+		}
+	}
+}
+
+// TestHealth asks as load balancers and probes do.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const spec = `  type: LoadBalancer
+  externalTrafficPolicy: Local
+  healthCheckNodePort: 32000
+` + "  ports: [{name: t, port: 80, nodePort: 30080}]\n"
+	c.write("web.yaml", service("web", "vip1", spec), endpoints("web", "pod1", "pod2", "far1"))
+	c.run()
+	healthz := fmt.Sprintf("http://%v:10256/healthz", c.names["node"])
+	livez := fmt.Sprintf("http://%v:10256/livez", c.names["node"])
+	body, _ := awaitCode(t, c.lab.Outside, healthz, 200)
+	var answer struct {
+		NodeEligible, Healthy bool
+		LastUpdated           time.Time
+		Status                map[string]struct{ Healthy bool }
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || !answer.NodeEligible || !answer.Healthy || time.Since(answer.LastUpdated) > 10*time.Second ||
+		!answer.Status["IPv4"].Healthy || !answer.Status["IPv6"].Healthy {
+		t.Errorf("%s: %s: %v", healthz, body, err)
+	}
+	awaitCode(t, c.lab.Outside, livez, 200)
+	awaitCode(t, c.lab.Outside, fmt.Sprintf("http://[%v]:10256/healthz", c.names["nodev6"]), 200)
+
+	for _, f := range proxy.Families {
+		url := fmt.Sprintf("http://%s/any/path", net.JoinHostPort(c.names["node"+suffix[f]].String(), "32000"))
+		body, header := awaitCode(t, c.lab.Outside, url, 200)
+		if header.Get("X-Load-Balancing-Endpoint-Weight") != "2" || header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %v", url, header)
+		}
+		var answer struct {
+			Service             struct{ Namespace, Name string }
+			LocalEndpoints      int
+			ServiceProxyHealthy bool
+		}
+		err := json.Unmarshal([]byte(body), &answer)
+		if err != nil || answer.Service.Namespace != "default" || answer.Service.Name != "web" || answer.LocalEndpoints != 2 || !answer.ServiceProxyHealthy {
+			t.Errorf("%s: %s: %v", url, body, err)
+		}
+	}
+	check := fmt.Sprintf("http://%v:32000/", c.names["node"])
+	c.write("web.yaml", service("web", "vip1", spec), endpoints("web", "far1"))
+	if _, header := awaitCode(t, c.lab.Outside, check, 503); header.Get("X-Load-Balancing-Endpoint-Weight") != "0" {
+		t.Errorf("%s without a local endpoint: %v", check, header)
+	}
+	c.write("web.yaml", service("web", "vip1", spec), endpoints("web", "pod3"))
+	awaitCode(t, c.lab.Outside, check, 200)
+
+	// The cluster autoscaler is about to remove the node.
+	c.write("node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: node}\nspec: {taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}]}\n")
+	awaitCode(t, c.lab.Outside, healthz, 503)
+	awaitCode(t, c.lab.Outside, livez, 200)
+	c.remove("node.yaml")
+	awaitCode(t, c.lab.Outside, healthz, 200)
+
+	c.remove("web.yaml")
+	awaitCode(t, c.lab.Outside, check, 0) // nobody listens
+	c.stop()
+	awaitCode(t, c.lab.Outside, healthz, 0)
+}
+
+// TestLocalhostNodePorts connects to NodePorts at the loopback address.
+func TestLocalhostNodePorts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "--nodeport-addresses", "primary,localhost")
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
+	c.run()
+	c.reach(soon, "node tcp loopback:30080", "pod2:8080", "far1:8080")
+	c.reach(0, "node tcp node:30080", "pod2:8080", "far1:8080")
+	c.reach(0, "outside tcp node:30080", "pod2:8080", "far1:8080")
+	c.reach(0, "pod1 tcp loopback:30080", "refused") // is the pod's own
+
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod3"))
+	c.reach(soon, "node tcp loopback:30080", "pod3:8080")
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web"))
+	c.reach(soon, "node tcp loopback:30080", "refused")
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod3"))
+	c.reach(soon, "node tcp loopback:30080", "pod3:8080")
+	c.remove("web.yaml")
+	c.reach(soon, "node tcp loopback:30080", "refused")
+}
+
+// TestClaims has two Services claim the same NodePort and VIP: the older one has them until it goes.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const spec = `  type: LoadBalancer
+  ports: [{name: t, port: 80, nodePort: 30080}]
+status: {loadBalancer: {ingress: [{ip: $lb1}, {ip: $lb1v6}]}}
+`
+	older := service("older", "vip1", spec)
+	younger := "# created later\n" + service("younger", "vip2", spec)
+	younger = strings.Replace(younger, "2026", "2027", 1)
+	c.write("1.yaml", younger, endpoints("younger", "pod3")) // is read first
+	c.write("2.yaml", older, endpoints("older", "pod2"))
+	c.run()
+	for _, to := range []string{"lb1:80", "node:30080"} {
+		c.reach(0, "outside tcp "+to, "pod2:8080")
+	}
+	c.reach(0, "pod1 tcp vip2:80", "pod3:8080") // what nobody else claims it has
+
+	c.write("1.yaml", younger, endpoints("younger", "pod1"))
+	c.reach(soon, "pod1 tcp vip2:80", "pod1:8080")
+	c.reach(0, "outside tcp lb1:80", "pod2:8080")
+	for _, address := range []string{c.names["lb1"].String() + ":80", c.names["node"].String() + ":30080"} {
+		if n := c.logged("claim", address, "default/younger", "default/older"); n != 1 {
+			t.Errorf("the log tells %d times of the claims to %s", n, address)
+		}
+	}
+	s, err := c.status()
+	if err != nil || len(s.Conflicts) != 4 || !containsAll(s.Conflicts[0], []string{"younger", "older"}) {
+		t.Errorf("the conflicts in the status are %q, %v", s.Conflicts, err)
+	}
+
+	c.remove("2.yaml")
+	c.reach(soon, "outside tcp lb1:80", "pod1:8080")
+	c.reach(0, "outside tcp node:30080", "pod1:8080")
+	c.write("2.yaml", older, endpoints("older", "pod2"))
+	c.reach(soon, "outside tcp lb1:80", "pod2:8080")
+	c.stop()
+	c.run() // the same after a restart
+	c.reach(0, "outside tcp node:30080", "pod2:8080")
+}
