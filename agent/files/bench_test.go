@@ -130,3 +130,51 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOneChange edits one EndpointSlice among 10,000 Services, and scans.
+func BenchmarkOneChange(b *testing.B) {
+	const services = 10000
+	for name, perFile := range map[string]int{"in-one-file": services, "in-100-files": services / 100} {
+		b.Run(name, func(b *testing.B) {
+			dir := b.TempDir()
+			text := func(first, edit int) []byte {
+				var t bytes.Buffer
+				for i := first; i < first+perFile; i++ {
+					t.WriteString(serviceText(i))
+					t.WriteString(sliceText(i, 10+edit*(1-min(i-first, 1))))
+				}
+				return t.Bytes()
+			}
+			for i := 0; i < services; i += perFile {
+				write(b, dir, fmt.Sprintf("%05d.yaml", i), string(text(i, 0)))
+			}
+			s := New(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+			s.dir = dir
+			sink := &nowhere{}
+			scan := func() {
+				if _, err := s.scan(context.Background(), sink); err != nil {
+					b.Fatal(err)
+				}
+			}
+			scan()
+			s.synced = true
+			for _, f := range s.files {
+				f.settled = true
+			}
+			sink.changes = 0
+			texts := []string{string(text(0, 1)), string(text(0, 0))}
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				write(b, dir, "00000.yaml", texts[n%2])
+				b.StartTimer()
+				scan()
+				n++
+			}
+			if sink.changes != n {
+				b.Fatalf("%d changes, want %d", sink.changes, n)
+			}
+		})
+	}
+}

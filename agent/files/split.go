@@ -141,13 +141,19 @@ func (c *chunk) add(part []byte) {
 // marker returns the document marker that the line ahead begins with, if any.
 func (s *splitter) marker() string {
 	ahead, _ := s.r.Peek(4)
-	if len(ahead) == 3 || len(ahead) == 4 && bytes.IndexByte([]byte(" \t\r\n"), ahead[3]) >= 0 {
-		if mark := string(ahead[:3]); mark == "---" || mark == "..." {
-			return mark
-		}
+	if len(ahead) < 3 || len(ahead) == 4 && !isSpace(ahead[3]) {
+		return ""
+	}
+	switch string(ahead[:3]) {
+	case "---":
+		return "---"
+	case "...":
+		return "..."
 	}
 	return ""
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 func (s *splitter) skipLine() {
 	for {
