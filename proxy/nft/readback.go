@@ -55,7 +55,7 @@ func (w *Writer) readTable() (kernelTable, error) {
 		}
 	})
 	if err != nil {
-		return t, fmt.Errorf("list nftables tables: %w", err)
+		return t, w.explain(fmt.Errorf("list tables: %w", err))
 	}
 	if !t.exists {
 		return t, nil

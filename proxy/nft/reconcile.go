@@ -103,9 +103,9 @@ func (w *Writer) ownership() (uint32, error) {
 func (w *Writer) explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("write nftables rules: %w; run as root or with CAP_NET_ADMIN", err)
+		return fmt.Errorf("nftables: %w; run as root or with CAP_NET_ADMIN", err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
-		return fmt.Errorf("write nftables rules: %w; the kernel lacks nf_tables for %s (CONFIG_NF_TABLES_%s)", err, w.opts.Family, w.opts.Family)
+		return fmt.Errorf("nftables: %w; the kernel lacks nf_tables for %s (CONFIG_NF_TABLES_%s)", err, w.opts.Family, w.opts.Family)
 	}
 	return err
 }

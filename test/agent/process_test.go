@@ -30,7 +30,7 @@ type process struct {
 	dir       string // of all its files
 	manifests string
 	args      []string
-	// wrapper is a command that starts the agent in its stead, e.g. without a capability.
+	// wrapper is a command that starts the program in its stead, e.g. without a capability.
 	wrapper []string
 
 	cmd   *exec.Cmd
@@ -217,7 +217,8 @@ func containsAll(text string, words []string) bool {
 // command runs another command of sluice beside the agent, on the same socket, and returns what it printed and its exit code.
 func (p *process) command(args ...string) (stdout, stderr string, code int) {
 	p.t.Helper()
-	cmd := exec.Command(binary, append(args, "--socket", p.socket(), "--config", p.config())...)
+	args = slices.Concat(p.wrapper, []string{binary}, args, []string{"--socket", p.socket(), "--config", p.config()})
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

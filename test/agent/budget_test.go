@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/agent/status"
+	"sluice/test/lab"
+)
+
+// The budget: anonymous memory with 100 Services of 3 endpoints each, and what many changes may add to it for good.
+const (
+	budget      = 8_000_000
+	budgetSlack = 1_000_000
+)
+
+func TestBudget(t *testing.T) {
+	// Not beside other tests: what it measures is to be compared.
+	ns, err := lab.NewNamespace("budget")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	if _, err := ns.Run(t.Context(), "", "ip", "link", "set", "lo", "up"); err != nil {
+		t.Fatal(err)
+	}
+	const services = 100
+	p := newProcess(t, ns)
+	for i := range services {
+		p.write(fmt.Sprintf("web-%d.yaml", i), numbered(i, 0))
+	}
+	p.run()
+	settle := func() (anonymous int64, descriptors, threads int) {
+		t.Helper()
+		p.await(10*time.Second, "all Services", func(s status.Status) bool {
+			return settled(s) && s.Services == services && s.Families[0].Endpoints == 3*services
+		})
+		time.Sleep(500 * time.Millisecond)
+		anonymous = p.memory("RssAnon")
+		list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "fd"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return anonymous, len(list), p.threads()
+	}
+	anonymous, descriptors, threads := settle()
+	t.Logf("%d Services x 3 endpoints: %.2f MB anonymous, %.2f MB RSS, %d file descriptors, %d threads",
+		services, float64(anonymous)/1e6, float64(p.memory("VmRSS"))/1e6, descriptors, threads)
+	if anonymous > budget {
+		t.Errorf("the agent takes %.2f MB of anonymous memory, more than %.2f MB", float64(anonymous)/1e6, budget/1e6)
+	}
+
+	const changes = 1000
+	begun := time.Now()
+	for i := range changes {
+		p.write(fmt.Sprintf("web-%d.yaml", i%services), numbered(i%services, i+1))
+		time.Sleep(2 * time.Millisecond)
+	}
+	took := time.Since(begun)
+	after, descriptorsAfter, threadsAfter := settle()
+	t.Logf("%d changes in %v: %.2f MB anonymous, %d file descriptors, %d threads", changes, took.Round(time.Millisecond), float64(after)/1e6, descriptorsAfter, threadsAfter)
+	if after > budget+budgetSlack {
+		t.Errorf("after %d changes the agent takes %.2f MB of anonymous memory, more than %.2f MB", changes, float64(after)/1e6, (budget+budgetSlack)/1e6)
+	}
+	if descriptorsAfter > descriptors {
+		t.Errorf("after %d changes the agent has %d file descriptors open, before %d", changes, descriptorsAfter, descriptors)
+	}
+	if threadsAfter > threads+5 {
+		t.Errorf("after %d changes the agent has %d threads, before %d", changes, threadsAfter, threads)
+	}
+	p.stop()
+}
+
+func (p *process) threads() int {
+	p.t.Helper()
+	list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "task"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return len(list)
+}
+
+// numbered is a Service with three endpoints. The first one's address depends on the generation.
+func numbered(n, generation int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `apiVersion: v1
+kind: Service
+metadata: {name: web-%d}
+spec:
+  clusterIP: 10.96.1.%d
+  ports:
+  - {name: t, port: 80}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: web-%[1]d-1
+  labels: {kubernetes.io/service-name: web-%[1]d}
+addressType: IPv4
+ports:
+- {name: t, port: 8080}
+endpoints:
+`, n, n)
+	for i := range 3 {
+		fmt.Fprintf(&b, "- {addresses: [10.244.%d.%d], nodeName: node}\n", n, 10*i+1+(1-min(i, 1))*(generation%9))
+	}
+	return b.String()
+}
