@@ -100,7 +100,7 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 	return &loop{
 		cfg: cfg, log: log, started: time.Now(), node: planner, objects: newObjects(),
 		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
-		source:  files.New(files.Options{Dir: cfg.Manifests, Log: log}),
+		source:  files.New(files.Options{Dir: cfg.Manifests, NodeName: cfg.NodeName, Log: log}),
 		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
 		ended: make(chan struct{}),
 	}
