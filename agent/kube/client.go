@@ -1,0 +1,101 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"sluice/agent/version"
+)
+
+// Limits of requests, as kube-proxy has them. Watches are not counted by client-go.
+const (
+	requestsPerSecond = 5
+	requestsBurst     = 10
+)
+
+// client speaks to one API server with one set of credentials.
+type client struct {
+	rest   *rest.RESTClient
+	http   *http.Client
+	server string
+}
+
+// newClient makes a client; it does not speak to the server yet.
+func newClient(cfg *rest.Config) (*client, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.APIPath = "/" // paths are absolute
+	cfg.GroupVersion = &schema.GroupVersion{Version: "v1"}
+	cfg.NegotiatedSerializer = newSerializer()
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	cfg.UserAgent = "sluice/" + version.Get().Version
+	cfg.QPS, cfg.Burst = requestsPerSecond, requestsBurst
+	cfg.WarningHandler = rest.NoWarnings{}
+	// Only lists would be compressed: the server does not compress watches. Both machines' time is
+	// dearer than the bytes of the rare list.
+	cfg.DisableCompression = true
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &tracer{rt} })
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("set up connections to %s: %w", cfg.Host, err)
+	}
+	restClient, err := rest.RESTClientForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("set up requests to %s: %w", cfg.Host, err)
+	}
+	return &client{rest: restClient, http: httpClient, server: cfg.Host}, nil
+}
+
+func (c *client) get(path string, opts *metav1.ListOptions) *rest.Request {
+	// Who asks waits by itself and says so; rest would wait in silence.
+	return c.rest.Get().AbsPath(path).MaxRetries(0).
+		SpecificallyVersionedParams(opts, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
+}
+
+// list reads one page.
+func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions) (runtime.Object, error) {
+	return c.get(path, &opts).Do(ctx).Get()
+}
+
+// watch opens a watch. The error can be the network's.
+func (c *client) watch(ctx context.Context, path string, opts metav1.ListOptions) (watch.Interface, error) {
+	opts.Watch = true
+	var lost error
+	w, err := c.get(path, &opts).Watch(context.WithValue(ctx, traceKey{}, &lost))
+	if err == nil && lost != nil {
+		// rest turns some errors of the network into a watch that ends at once.
+		w.Stop()
+		return nil, lost
+	}
+	return w, err
+}
+
+// close ends connections that are not in use.
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// traceKey is the key of a context's *error, where a tracer puts the request's error.
+type traceKey struct{}
+
+// tracer notes errors of the network.
+type tracer struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t *tracer) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		if lost, ok := req.Context().Value(traceKey{}).(*error); ok {
+			*lost = err
+		}
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets CloseIdleConnections reach the transport.
+func (t *tracer) WrappedRoundTripper() http.RoundTripper { return t.next }

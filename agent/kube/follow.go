@@ -1,0 +1,263 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"sluice/agent/source"
+)
+
+const (
+	// pageSize is how many objects a list is read at a time, where the server cannot stream
+	// it. A page with full slices (100 endpoints) has some 5 MB.
+	pageSize = 200
+	// pageTimeout is for one page; the API server itself gives up after a minute.
+	pageTimeout = time.Minute
+	// absentRetry is how soon a collection is asked for again that the server does not have.
+	absentRetry = 10 * time.Minute
+	// maxCuts is how many streamed lists may be cut off in a row before pages are tried.
+	maxCuts = 2
+)
+
+// errCut: the server closes watches as soon as they are open.
+var errCut = errors.New("the server closes the watch at once")
+
+// follower is the reflector's way to one collection: it lists and watches,
+// notes what goes wrong, and paces the requests. It implements cache.ListerWatcherWithContext.
+type follower struct {
+	resource
+	client   *client
+	store    *sinkStore
+	problems *problems
+	log      *slog.Logger
+	limits   limits
+	// refused is called when the server does not have the collection or does not give it.
+	refused func(source.Kind)
+
+	// listing is held by List, which the reflector does not wait for when its context ends.
+	listing sync.Mutex
+
+	pace pace
+	cuts int  // streamed lists that were cut off, in a row
+	lost bool // a watch ended before its time, or could not be opened
+	anew bool // the server lost what it had: no resourceVersion that was read holds
+}
+
+// List implements cache.Lister.
+func (f *follower) List(opts metav1.ListOptions) (runtime.Object, error) {
+	return f.ListWithContext(context.Background(), opts)
+}
+
+// Watch implements cache.Watcher.
+func (f *follower) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	return f.WatchWithContext(context.Background(), opts)
+}
+
+// ListWithContext reads the collection page by page. It hands the objects over and
+// returns their keys. The reflector's own pager would ask for all at once when the
+// pages expire before they are read; here the list starts again.
+func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	f.listing.Lock()
+	defer f.listing.Unlock()
+	if err := f.pace.wait(ctx); err != nil {
+		return nil, err
+	}
+	list := &internalversion.List{}
+	// Without a resourceVersion the list is read as it is now, and in pages: with one, and
+	// with "0", servers send the whole list whatever the limit says.
+	opts := metav1.ListOptions{Limit: pageSize, LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
+	for {
+		page, err := f.page(ctx, opts, list)
+		if err != nil {
+			f.failed(ctx, "list", err)
+			return nil, err
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			list.ResourceVersion = page.GetResourceVersion()
+			f.works("list")
+			f.anew = false
+			return list, nil
+		}
+	}
+}
+
+// page reads one page, hands it over, and adds its keys to list.
+func (f *follower) page(ctx context.Context, opts metav1.ListOptions, list *internalversion.List) (metav1.ListInterface, error) {
+	pageCtx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	obj, err := f.client.list(pageCtx, f.path, opts)
+	if err != nil {
+		return nil, err
+	}
+	page, err := meta.ListAccessor(obj)
+	if err != nil || !meta.IsListType(obj) {
+		return nil, fmt.Errorf("the server sent a %T in place of a list of %s", obj, f.name)
+	}
+	return page, meta.EachListItemWithAlloc(obj, func(item runtime.Object) error {
+		key, err := f.store.handOver(item)
+		list.Items = append(list.Items, &listed{key})
+		return err
+	})
+}
+
+// WatchWithContext opens a watch; with SendInitialEvents it begins with all objects.
+func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if initial && f.cuts >= maxCuts {
+		f.cuts = 0
+		return nil, errCut // so the reflector lists
+	}
+	if err := f.pace.wait(ctx); err != nil {
+		return nil, err
+	}
+	opts.LabelSelector, opts.FieldSelector = f.labelSelector, f.fieldSelector
+	if initial && f.anew {
+		opts.ResourceVersion = ""
+	}
+	if !initial && f.lost {
+		if err := f.checkBehind(ctx, opts.ResourceVersion); err != nil {
+			return nil, f.notOpened(ctx, err, initial)
+		}
+	}
+	lasts := f.limits.watch
+	if opts.TimeoutSeconds != nil {
+		lasts = time.Duration(*opts.TimeoutSeconds) * time.Second
+	}
+	// A server that does not keep to the time is cut off soon after it.
+	watchCtx, cancel := context.WithTimeout(ctx, lasts+time.Minute)
+	w, err := f.client.watch(watchCtx, f.path, opts)
+	if err != nil {
+		cancel()
+		return nil, f.notOpened(ctx, err, initial)
+	}
+	return newWatcher(w, watcherOptions{
+		quiet:   f.limits,
+		initial: initial,
+		alive:   func() { f.works("watch") },
+		synced:  func() { f.works("list"); f.anew, f.cuts = false, 0 },
+		ended:   func(e ending) { f.ended(ctx, e, lasts) },
+		closed:  cancel,
+	}), nil
+}
+
+// checkBehind tells whether the server is older than what was read from it, as after
+// restoring a backup. A watch that starts at a version of the future is silent until the
+// server has come so far, and what changed meanwhile is never sent.
+func (f *follower) checkBehind(ctx context.Context, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	obj, err := f.client.list(ctx, f.path, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	page, err := meta.ListAccessor(obj)
+	if err != nil {
+		return fmt.Errorf("the server sent a %T in place of a list of %s", obj, f.name)
+	}
+	if order, err := resourceversion.CompareResourceVersion(page.GetResourceVersion(), version); err != nil || order >= 0 {
+		f.lost = false
+		return nil // versions that cannot be compared are no ground to read everything again
+	}
+	f.log.Warn("the API server has older data than before, as after restoring a backup; everything is read again",
+		"resource", f.name, "resourceVersion", page.GetResourceVersion(), "before", version)
+	f.anew, f.lost = true, false
+	return apierrors.NewResourceExpired("the server is behind " + version)
+}
+
+// notOpened notes that a watch could not be opened, and says what to tell the reflector.
+func (f *follower) notOpened(ctx context.Context, err error, initial bool) error {
+	f.lost = true
+	switch {
+	case initial && noStreaming(err):
+		f.log.Debug("the server does not stream lists; they are read in pages", "resource", f.name, "error", err)
+		return err
+	case outdated(err):
+		return err // the reflector lists
+	}
+	f.failed(ctx, "watch", err)
+	if !initial || isUnreachable(err) {
+		return resumable{err}
+	}
+	return err
+}
+
+// ended notes how a watch ended.
+func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
+	f.pace.watched(e.lasted)
+	f.lost = f.lost || e.lasted < lasts-time.Second
+	if e.initial && e.err == nil {
+		f.cuts++
+	}
+	switch {
+	case e.err == nil && e.events == 0 && e.lasted < time.Second:
+		f.failed(ctx, "watch", errCut)
+	case e.err != nil && !outdated(e.err):
+		f.failed(ctx, "watch", e.err)
+	}
+}
+
+// failed notes an error of the network or the server.
+func (f *follower) failed(ctx context.Context, verb string, err error) {
+	if ctx.Err() != nil {
+		return // it is the context's
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		f.refused(f.kind)
+	}
+	if apierrors.IsNotFound(err) && !f.needed {
+		f.log.Debug("the server does not have a collection", "resource", f.name)
+		f.pace.notBefore(absentRetry)
+		f.works(verb)
+		return
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		f.pace.notBefore(min(time.Duration(seconds)*time.Second, maxRetryAfter))
+	}
+	f.problems.failed(f.holder(verb), describe(err, f.client.server, f.name))
+}
+
+func (f *follower) works(verb string) { f.problems.works(f.holder(verb)) }
+
+func (f *follower) holder(verb string) string { return f.name + " " + verb }
+
+// noStreaming knows the answers of servers that do not know SendInitialEvents (KEP-3157).
+func noStreaming(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// outdated tells whether the server does not know a resourceVersion any more, or not yet.
+func outdated(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// resumable is an error after which the reflector tries the same watch again. Of most
+// errors it believes that the server needs to send everything once more; only for a
+// refused connection and for 429 it does not. To the server's restarts and the network's
+// cuts belong many more.
+type resumable struct{ error }
+
+// Unwrap returns the error itself.
+func (r resumable) Unwrap() error { return r.error }
+
+// As lets the error pass for ECONNREFUSED.
+func (r resumable) As(target any) bool {
+	errno, ok := target.(*syscall.Errno)
+	if ok {
+		*errno = syscall.ECONNREFUSED
+	}
+	return ok
+}

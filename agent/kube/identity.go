@@ -1,0 +1,59 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// Identity is what can be known of a cluster without speaking to it, so that a cache of
+// another cluster is recognized before any network is up.
+//
+// A cluster has no name of its own in the API. The usual substitute, the UID of the
+// Namespace kube-system, cannot be read by a node's proxy: the ClusterRole
+// system:node-proxier has no rule for namespaces. What remains beside this is the
+// ClusterIP of the Service default/kubernetes, which comes with the other Services.
+// The server's address is none: on each k3s agent it is 127.0.0.1.
+type Identity struct {
+	// Authorities are SHA-256 sums of the public keys of the certificate authorities that
+	// the kubeconfig trusts, in hexadecimal, sorted. Empty without https.
+	Authorities []string `json:"authorities,omitempty"`
+}
+
+// Same tells whether two can be of one cluster: while an authority is rotated,
+// the old and the new one are trusted at a time, so one in common is enough.
+func (i Identity) Same(other Identity) bool {
+	if len(i.Authorities) == 0 && len(other.Authorities) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(i.Authorities, func(a string) bool { return slices.Contains(other.Authorities, a) })
+}
+
+// ReadIdentity reads the identity from a kubeconfig; "" is looked for as a Source does.
+func ReadIdentity(kubeconfig string) (Identity, error) {
+	path, err := findKubeconfig(kubeconfig)
+	if err != nil {
+		return Identity{}, err
+	}
+	k, err := readKubeconfig(path)
+	if err != nil {
+		return Identity{}, err
+	}
+	return k.identity, nil
+}
+
+// identify makes the identity of a bundle of authorities.
+func identify(bundle []byte) (Identity, error) {
+	certs, err := pemCertificates(bundle)
+	if err != nil {
+		return Identity{}, err
+	}
+	var id Identity
+	for _, c := range certs {
+		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+		id.Authorities = append(id.Authorities, hex.EncodeToString(sum[:]))
+	}
+	slices.Sort(id.Authorities)
+	id.Authorities = slices.Compact(id.Authorities)
+	return id, nil
+}

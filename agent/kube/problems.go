@@ -1,0 +1,170 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/agent/source"
+)
+
+// Times of problems.
+const (
+	// minSettle is how long a problem must stay away before it counts as ended. Each time
+	// that it comes back within forgetAfter the time doubles, up to maxSettle, so that what
+	// comes and goes is one problem and not many.
+	minSettle   = 2 * time.Second
+	maxSettle   = 2 * time.Minute
+	forgetAfter = 10 * time.Minute
+)
+
+// fault is why something did not work.
+type fault struct {
+	// class tells kinds of fault apart: what has the same class is one problem, whoever meets it.
+	class  string
+	where  string
+	reason string
+}
+
+// problems collects the faults that last. Each is logged when it begins and when it ends.
+type problems struct {
+	log    *slog.Logger
+	settle time.Duration // minSettle, but in tests
+
+	mu      sync.Mutex
+	byClass map[string]*problem
+	changed chan struct{}
+}
+
+// problem is one class of fault.
+type problem struct {
+	source.Problem
+	// holders are those who meet it now, like "Service watch".
+	holders map[string]struct{}
+	lasts   bool      // from its begin until it is logged as ended
+	freeAt  time.Time // when the last holder let go
+	settle  time.Duration
+}
+
+func newProblems(log *slog.Logger) *problems {
+	return &problems{log: log, settle: minSettle, byClass: map[string]*problem{}, changed: make(chan struct{}, 1)}
+}
+
+// failed notes that holder meets f, and no other fault.
+func (p *problems) failed(holder string, f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.release(holder, f.class)
+	pr := p.byClass[f.class]
+	if pr == nil {
+		pr = &problem{holders: map[string]struct{}{}, settle: p.settle}
+		p.byClass[f.class] = pr
+	}
+	pr.holders[holder] = struct{}{}
+	if pr.lasts {
+		return
+	}
+	if now := time.Now(); pr.Since.IsZero() {
+		pr.Since = now
+	} else {
+		pr.Since = now
+		pr.settle = min(2*pr.settle, maxSettle)
+	}
+	pr.lasts = true
+	pr.Where, pr.Reason = f.where, f.reason
+	p.log.Warn("a problem with the API server began; the rules stay as they are", "where", f.where, "reason", f.reason)
+	p.signal()
+}
+
+// works notes that holder meets no fault.
+func (p *problems) works(holder string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.release(holder, "") {
+		p.signal()
+	}
+}
+
+// release lets holder go from all classes but one. It tells whether it had any.
+func (p *problems) release(holder, but string) bool {
+	had := false
+	for class, pr := range p.byClass {
+		if _, ok := pr.holders[holder]; !ok || class == but {
+			continue
+		}
+		delete(pr.holders, holder)
+		had = true
+		if len(pr.holders) == 0 {
+			pr.freeAt = time.Now()
+			p.signal()
+		}
+	}
+	return had
+}
+
+func (p *problems) signal() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run ends what has stayed away for long enough, and tells the sink what lasts.
+func (p *problems) run(ctx context.Context, sink source.Sink) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var told []source.Problem
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.changed:
+		case <-timer.C:
+		}
+		lasting, next := p.review(time.Now())
+		if !slices.Equal(lasting, told) {
+			sink.SetProblems(lasting)
+			told = lasting
+		}
+		if next > 0 {
+			timer.Reset(next)
+		}
+	}
+}
+
+// review returns what lasts, sorted, and the time until it must be called again (0: not at all).
+func (p *problems) review(now time.Time) (lasting []source.Problem, next time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for class, pr := range p.byClass {
+		var wait time.Duration
+		switch {
+		case len(pr.holders) > 0:
+			lasting = append(lasting, pr.Problem)
+			continue
+		case pr.lasts && now.Sub(pr.freeAt) >= pr.settle:
+			pr.lasts = false
+			p.log.Info("a problem with the API server ended", "where", pr.Where, "reason", pr.Reason,
+				"lasted", pr.freeAt.Sub(pr.Since).Round(time.Millisecond))
+			wait = forgetAfter
+		case pr.lasts:
+			lasting = append(lasting, pr.Problem)
+			wait = pr.settle - now.Sub(pr.freeAt)
+		case now.Sub(pr.freeAt) >= forgetAfter:
+			delete(p.byClass, class)
+			continue
+		default:
+			wait = forgetAfter - now.Sub(pr.freeAt)
+		}
+		if next == 0 || wait < next {
+			next = max(wait, time.Millisecond)
+		}
+	}
+	slices.SortFunc(lasting, func(a, b source.Problem) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Where, b.Where), cmp.Compare(a.Reason, b.Reason))
+	})
+	return lasting, next
+}

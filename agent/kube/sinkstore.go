@@ -1,0 +1,138 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"sluice/agent/source"
+)
+
+// inStepInterval is the least time between two reports of a kind's resourceVersion.
+const inStepInterval = time.Second
+
+// sinkStore is a reflector's store that keeps nothing: every object is trimmed and
+// handed over as it comes, and only its name goes on. This holds for the temporary
+// store that the reflector fills while a list is streamed, too: it has the same transformer.
+type sinkStore struct {
+	ctx  context.Context // of the reflector; the interface of stores has none
+	kind source.Kind
+	want reflect.Type // of the kind's objects
+	out  *outbox
+	sink source.Sink
+	// inStep is told the resourceVersion up to which everything was accepted; may be nil.
+	inStep func(kind source.Kind, resourceVersion string)
+	// replaced is called when all objects of the kind were handed over once more.
+	replaced func(kind source.Kind)
+
+	lastStep time.Time
+}
+
+var (
+	_ cache.TransformingStore      = (*sinkStore)(nil)
+	_ cache.ReflectorBookmarkStore = (*sinkStore)(nil)
+)
+
+// Transformer implements cache.TransformingStore.
+func (s *sinkStore) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return s.handOver(obj) }
+}
+
+// Add implements cache.ReflectorStore.
+func (s *sinkStore) Add(obj any) error {
+	_, err := s.handOver(obj)
+	return err
+}
+
+// Update implements cache.ReflectorStore.
+func (s *sinkStore) Update(obj any) error { return s.Add(obj) }
+
+// handOver passes an object on and returns its key.
+func (s *sinkStore) handOver(obj any) (cache.ExplicitKey, error) {
+	o, ok := obj.(metav1.Object)
+	if !ok || reflect.TypeOf(obj) != s.want {
+		return "", fmt.Errorf("the server sent a %T in place of a %s", obj, s.kind)
+	}
+	source.Trim(o)
+	key := cache.MetaObjectToName(o).String()
+	return cache.ExplicitKey(key), s.out.put(s.ctx, source.Change{
+		Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Object: o,
+	})
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *sinkStore) Delete(obj any) error {
+	o, ok := obj.(metav1.Object)
+	if !ok {
+		return fmt.Errorf("the server sent a %T in place of a %s", obj, s.kind)
+	}
+	return s.out.put(s.ctx, source.Change{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName()})
+}
+
+// Replace implements cache.ReflectorStore. The items are keys of objects that were handed over.
+func (s *sinkStore) Replace(items []any, resourceVersion string) error {
+	exist := make(map[source.Name]struct{}, len(items))
+	for _, item := range items {
+		var key cache.ExplicitKey
+		switch item := item.(type) {
+		case cache.ExplicitKey:
+			key = item
+		case *listed:
+			key = item.key
+		default:
+			return fmt.Errorf("a list of %s holds a %T", s.kind, item)
+		}
+		namespace, name, ok := strings.Cut(string(key), "/")
+		if !ok {
+			namespace, name = "", namespace
+		}
+		exist[source.Name{Namespace: namespace, Name: name}] = struct{}{}
+	}
+	if err := s.out.flush(s.ctx); err != nil {
+		return err
+	}
+	if err := s.sink.Replace(s.ctx, s.kind, exist); err != nil {
+		return err
+	}
+	s.lastStep = time.Time{}
+	s.step(resourceVersion)
+	s.replaced(s.kind)
+	return nil
+}
+
+// Bookmark implements cache.ReflectorBookmarkStore. The server sends one each minute.
+func (s *sinkStore) Bookmark(resourceVersion string) error {
+	if err := s.out.flush(s.ctx); err != nil {
+		return err
+	}
+	s.step(resourceVersion)
+	return nil
+}
+
+func (s *sinkStore) step(resourceVersion string) {
+	now := time.Now()
+	if s.inStep == nil || now.Sub(s.lastStep) < inStepInterval {
+		return
+	}
+	s.lastStep = now
+	s.inStep(s.kind, resourceVersion)
+}
+
+// Resync implements cache.ReflectorStore; there is nothing to do again.
+func (s *sinkStore) Resync() error { return nil }
+
+// listed stands for an object of a list, which was handed over.
+type listed struct{ key cache.ExplicitKey }
+
+// GetObjectKind implements runtime.Object.
+func (*listed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (l *listed) DeepCopyObject() runtime.Object { return &listed{l.key} }
