@@ -28,7 +28,9 @@ func (c *cluster) open(texts ...string) *flows {
 	fs := &flows{t: c.t}
 	for _, text := range texts {
 		for _, f := range proxy.Families {
-			s, err := c.probe(f, text).Dial(c.t.Context())
+			probe := c.probe(f, text)
+			probe.Timeout = time.Second
+			s, err := probe.Dial(c.t.Context())
 			if err != nil {
 				c.t.Fatalf("%v: %s: %v", f, text, err)
 			}

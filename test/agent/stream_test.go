@@ -33,7 +33,7 @@ func (c *cluster) connect(every time.Duration, texts ...string) (all []*stream) 
 	for _, text := range texts {
 		for _, f := range proxy.Families {
 			probe := c.probe(f, text)
-			probe.Timeout = 3 * time.Second // time for a packet that a busy machine lost to be sent again
+			probe.Timeout = 3 * time.Second // writing 50 MB can hold all of this process up for more than a second
 			s := &stream{text: fmt.Sprintf("%v: %s", f, text), stop: make(chan struct{})}
 			ctx := c.t.Context()
 			s.group.Go(func() { s.run(ctx, probe, every) })

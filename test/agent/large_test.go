@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice/agent/status"
+	"sluice/proxy"
+	"sluice/proxy/nft"
+)
+
+// fillers are so many Services with ten endpoints each that their elements take several transactions.
+const fillers = 2500
+
+// filler describes them. Half of the endpoints are others in each generation.
+func filler(generation int) string {
+	var b strings.Builder
+	for i := range fillers {
+		fmt.Fprintf(&b, `apiVersion: v1
+kind: Service
+metadata: {name: filler-%d}
+spec: {clusterIP: 10.96.%d.%d, ports: [{name: t, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: filler-%[1]d-1, labels: {kubernetes.io/service-name: filler-%[1]d}}
+addressType: IPv4
+ports: [{name: t, port: 8080}]
+endpoints:
+`, i, 100+i/250, 1+i%250)
+		for e := range 10 {
+			fmt.Fprintf(&b, "- {addresses: [10.%d.%d.%d], nodeName: node2}\n", 100+e+e%2*10*generation, i/250, 1+i%250)
+		}
+		b.WriteString("---\n")
+	}
+	return b.String()
+}
+
+// TestLargeRestart restarts the agent when nearly everything has changed meanwhile, so that it takes several transactions to
+// catch up. Clients reach an endpoint of before or of after at every moment.
+func TestLargeRestart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	web := service("web", "vip1", ports)
+	sets := [][]string{{"pod1", "pod2", "pod3"}, {"far1"}, {"far2", "pod2"}}
+	c.process.write("filler.yaml", filler(0))
+	c.write("web.yaml", web, endpoints("web", sets[0]...))
+	c.write("same.yaml", service("same", "vip2", ports), endpoints("same", "pod2"))
+	c.run()
+	all := func(s status.Status) bool { return settled(s) && s.Services == fillers+2 }
+	c.await(20*time.Second, "all Services", all)
+	clients := c.connect(5*time.Millisecond, "node tcp vip1:80")
+	same := c.connect(5*time.Millisecond, "node tcp vip2:80")
+	for i := 1; i <= 3; i++ {
+		c.stop()
+		c.process.write("filler.yaml", filler(i%2))
+		c.write("web.yaml", web, endpoints("web", sets[i%3]...))
+		c.start()
+		c.await(20*time.Second, "all Services", all)
+	}
+	endUndisturbed(t, clients, "pod1:8080", "pod2:8080", "pod3:8080", "far1:8080", "far2:8080")
+	endUndisturbed(t, same, "pod2:8080")
+	c.reach(0, "node tcp vip1:80", "pod1:8080", "pod2:8080", "pod3:8080")
+	c.upToDate(all)
+}
+
+// TestKillWhileFilling kills the agent again and again before its first rules are complete.
+func TestKillWhileFilling(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.process.write("filler.yaml", filler(0))
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	partial := 0
+	for round := range 6 {
+		c.start()
+		for c.logged("all objects are known") <= round {
+			c.alive()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(rand.N(150 * time.Millisecond))
+		c.end(syscall.SIGKILL)
+		switch n := c.filled(); {
+		case n == fillers:
+			c.command("cleanup") // from the beginning
+		case n > 0:
+			partial++
+		}
+		if got := met(c.probe(proxy.IPv4, "node tcp vip1:80").Send(t.Context())); got != "pod2:8080" && got != "unreachable" {
+			t.Errorf("with rules that are not complete a connection met %q", got)
+		}
+	}
+	all := func(s status.Status) bool { return settled(s) && s.Services == fillers+1 }
+	c.start()
+	c.await(20*time.Second, "all Services", all)
+	c.reach(0, "node tcp vip1:80", "pod2:8080")
+	c.upToDate(all)
+	t.Logf("%d times the kill came when a part of the rules was written", partial)
+}
+
+// filled counts the fillers whose endpoints the kernel has.
+func (c *cluster) filled() (n int) {
+	c.t.Helper()
+	w, err := nft.New(nft.Options{Family: proxy.IPv4, NetNS: c.ns.FD()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer w.Close()
+	for i := range fillers {
+		addr := netip.AddrFrom4([4]byte{10, 96, byte(100 + i/250), byte(1 + i%250)})
+		if pool, _ := w.Slots(proxy.Frontend{Addr: addr, Port: 80, Protocol: proxy.TCP}); len(pool) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// upToDate starts the agent once more, which must find nothing to do.
+func (c *cluster) upToDate(ready func(status.Status) bool) {
+	c.t.Helper()
+	c.stop()
+	before := c.logged("rules written", "added=0", "removed=0")
+	c.start()
+	c.await(20*time.Second, "all Services", ready)
+	if n := c.logged("rules written", "added=0", "removed=0") - before; n != 2 {
+		c.t.Errorf("another start found something to do")
+	}
+	c.stop()
+}
