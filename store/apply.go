@@ -207,22 +207,21 @@ func (s *Store) view(base *file, generation int, fn func(*bbolt.Tx) error) error
 	return nil
 }
 
-// restore takes in a record of a file that is not used any more.
+// restore takes in a record of a file that is not used any more. Damaged pages may hold a record twice.
 func (s *Store) restore(g groupKey, member string, value []byte) {
-	switch kind := kindOf(g, member); kind {
-	case "":
+	kind := kindOf(g, member)
+	if _, twice := s.front.get(g, member); twice || kind == "" {
 		return // meta is taken in by load, owners follow from objects
-	case source.EndpointSlice:
+	}
+	if kind == source.EndpointSlice {
 		namespace, service, _ := strings.Cut(strings.TrimSuffix(g.name, "/"), "/")
 		index := groupKey{owners, namespace + "/" + member}
 		if _, twice := s.front.get(index, ""); twice {
 			return
 		}
 		s.front.put(index, "", sealed(index, service))
-		s.counts[kind]++
-	default:
-		s.counts[kind]++
 	}
+	s.counts[kind]++
 	s.front.put(g, member, bytes.Clone(value))
 	s.changed(false)
 }

@@ -142,10 +142,11 @@ func writeChanges(tx *bbolt.Tx, changes *overlay) error {
 func (f *file) close() error { return guard(f.db.Close) }
 
 // abandon lets go of a file that bbolt failed on. bbolt may have left locks locked, so that none of
-// its functions is called any more, and its mapping stays until the process ends. The lock
-// on the file goes with the descriptor.
+// its functions is called any more, and its mapping stays until the process ends.
 func (f *file) abandon() {
 	close(f.dead)
+	// The mapping would keep the lock beyond the descriptor's end.
+	_ = unix.Flock(int(f.f.Fd()), unix.LOCK_UN)
 	f.f.Close()
 }
 
@@ -184,7 +185,7 @@ type panicError struct {
 
 func (e *panicError) Error() string {
 	if fault, ok := e.value.(interface{ Addr() uintptr }); ok {
-		return fmt.Sprintf("the mapped file cannot be read (truncated, or an I/O error): %v at %#x", e.value, fault.Addr())
+		return fmt.Sprintf("the mapped file cannot be read at address %#x (truncated, or an I/O error)", fault.Addr())
 	}
 	return fmt.Sprintf("bbolt found pages that make no sense: %v", e.value)
 }
