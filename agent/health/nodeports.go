@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sluice/agent/httpserver"
 	"sluice/proxy"
 )
 
@@ -44,7 +45,7 @@ type serviceCheck struct {
 // proxy as a whole is; see Tracker.Healthy. Retry of the options is not used: Sync tries again.
 func NewServers(healthy func() bool, o Options) *Servers {
 	return &Servers{
-		options: o.withDefaults(), healthy: healthy,
+		options: o.WithDefaults(), healthy: healthy,
 		listeners: map[netip.AddrPort]*listener{},
 		failed:    map[netip.AddrPort]string{},
 		conflicts: map[uint16]string{},
@@ -112,7 +113,7 @@ func (s *Servers) listen(ctx context.Context, at netip.AddrPort, check *serviceC
 	log := s.options.Log.With("service", check.name.String(), "address", at.String())
 	tcp, err := s.options.Listen(ctx, network, at.String())
 	if err != nil {
-		err = bindError(err)
+		err = httpserver.BindError(err)
 		if s.failed[at] != err.Error() {
 			log.Error("healthCheckNodePort is not served; tried again at the next change", "error", err)
 			s.failed[at] = err.Error()
@@ -122,10 +123,10 @@ func (s *Servers) listen(ctx context.Context, at netip.AddrPort, check *serviceC
 	delete(s.failed, at)
 	l := &listener{}
 	l.check.Store(check)
-	l.server = newServer(s.handler(l), s.options.Log)
+	l.server = httpserver.New(s.handler(l), s.options.Log)
 	s.listeners[at] = l
 	s.running.Go(func() {
-		if err := serve(l.server, tcp); !errors.Is(err, http.ErrServerClosed) {
+		if err := httpserver.Serve(l.server, tcp); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("healthCheckNodePort is no longer served; tried again at the next change", "error", err)
 			l.server.Close()
 			s.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sluice/agent/httpserver"
 	"sluice/proxy"
 )
 
@@ -105,6 +106,9 @@ func TestHealthz(t *testing.T) {
 			}
 		}
 	}
+	if diff := cmp.Diff(Probes{Healthz: Answers{OK: 2, Unavailable: 2}, Livez: Answers{OK: 3, Unavailable: 1}}, tracker.Probes()); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
 	if status, _, _ := n.get(t, "http://127.0.0.1:10256/"); status != "404 Not Found" {
 		t.Errorf("/ = %s, want 404", status)
 	}
@@ -156,11 +160,11 @@ func TestServeSilentClient(t *testing.T) {
 	if status, _, _ := n.get(t, "http://127.0.0.1:10256/healthz"); status != "200 OK" {
 		t.Errorf("/healthz = %s beside a silent client, want 200", status)
 	}
-	silent.SetReadDeadline(time.Now().Add(2 * readTimeout))
+	silent.SetReadDeadline(time.Now().Add(2 * httpserver.ReadTimeout))
 	start := time.Now()
 	_, err = silent.Read(make([]byte, 1))
 	if nerr, ok := err.(net.Error); ok && nerr.Timeout() {
-		t.Errorf("a silent connection is still open after %v, want it closed after %v", time.Since(start), readTimeout)
+		t.Errorf("a silent connection is still open after %v, want it closed after %v", time.Since(start), httpserver.ReadTimeout)
 	}
 }
 

@@ -18,6 +18,30 @@ type Tracker struct {
 	queued     map[proxy.Family]time.Time
 	updated    map[proxy.Family]time.Time
 	ineligible bool
+	probes     Probes
+}
+
+// Probes counts the questions that were answered, by path.
+type Probes struct{ Healthz, Livez Answers }
+
+// Answers counts answers by their HTTP status.
+type Answers struct{ OK, Unavailable uint64 } // 200 and 503
+
+// Probes returns how often Serve answered for this Tracker.
+func (t *Tracker) Probes() Probes {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.probes
+}
+
+func (t *Tracker) count(a *Answers, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ok {
+		a.OK++
+	} else {
+		a.Unavailable++
+	}
 }
 
 // NewTracker returns a Tracker for which a change that waits as long as timeout
