@@ -34,7 +34,7 @@ var badInputs = []struct {
 	{name: "line-50MB.yaml", text: repeat("x"), says: []string{"line-50MB.yaml", "larger than 4 MiB"}},
 	{name: "document-50MB.json", text: repeat(`{"a":`), says: []string{"document-50MB.json", "larger than 4 MiB"}},
 	{name: "many-50MB.yaml", text: tenThousandDocuments, logs: []string{"many-50MB.yaml", "ConfigMap", "ignored"}, check: func(c *cluster) {
-		c.reach(5*time.Second, "pod1 tcp vip3:80", "pod3:8080") // the last document
+		c.reach(patience, "pod1 tcp vip3:80", "pod3:8080") // the last document
 	}},
 	{name: "nested-4MB.yaml", text: big("", "["), says: []string{"nested-4MB.yaml"}},
 	{name: "nested-4MB.json", text: big("", "["), says: []string{"nested-4MB.json"}},
@@ -193,11 +193,11 @@ func TestBadInput(t *testing.T) {
 			c.process.write(bad.name, string(bad.text(c)))
 			defer os.Remove(filepath.Join(c.manifests, bad.name)) // if the test ends early
 			if bad.says != nil {
-				c.awaitProblem(10*time.Second, bad.says...)
+				c.awaitProblem(patience, bad.says...)
 				c.awaitLog(soon, bad.says...)
 			}
 			if bad.logs != nil {
-				c.awaitLog(10*time.Second, bad.logs...)
+				c.awaitLog(patience, bad.logs...)
 			}
 			if bad.check != nil {
 				bad.check(c)
@@ -211,8 +211,8 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("the agent is not healthy: %+v, %v", s.Reasons, err)
 			}
 			c.remove(bad.name)
-			c.awaitNoProblem(10 * time.Second)
-			c.await(10*time.Second, "one Service", func(s status.Status) bool { return settled(s) && s.Services == 1 })
+			c.awaitNoProblem(patience)
+			c.await(patience, "one Service", func(s status.Status) bool { return settled(s) && s.Services == 1 })
 			if n := c.logged(bad.name, "as before"); n > 0 {
 				t.Error("the agent wants a file mended that is gone")
 			}

@@ -37,7 +37,7 @@ func TestBudget(t *testing.T) {
 	p.run()
 	settle := func() (anonymous int64, descriptors, threads int) {
 		t.Helper()
-		p.await(10*time.Second, "all Services", func(s status.Status) bool {
+		p.await(patience, "all Services", func(s status.Status) bool {
 			return settled(s) && s.Services == services && s.Families[0].Endpoints == 3*services
 		})
 		time.Sleep(500 * time.Millisecond)

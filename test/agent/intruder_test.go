@@ -40,7 +40,11 @@ func TestFlush(t *testing.T) {
 				t.Skip("this kernel cannot reserve tables")
 			}
 
-			clients := c.connect(5*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080", "outside udp vip1:80")
+			wait := clientPatience
+			if test.shared {
+				wait = 100 * time.Millisecond // a client whose packet was dropped sends it again after a second only
+			}
+			clients := c.connectFor(wait, 5*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080", "outside udp vip1:80")
 			flows := c.open("pod1 udp vip1:80", "outside udp node:30080")
 			for _, command := range test.commands {
 				time.Sleep(100 * time.Millisecond)
@@ -51,11 +55,12 @@ func TestFlush(t *testing.T) {
 				fresh.ask() // what begins now may go untranslated, and must not for good
 				fresh.reach(soon, "pod2:8080|far1:8080")
 				flows.reach(0, "pod2:8080|far1:8080")
+				time.Sleep(50 * time.Millisecond) // the clients see the end of it
 			}
 			if !test.shared {
 				endUndisturbed(t, clients, "pod2:8080", "far1:8080")
 			} else {
-				gap := endInterrupted(t, clients, time.Second, "pod2:8080", "far1:8080")
+				gap := endInterrupted(t, clients, soon, "pod2:8080", "far1:8080")
 				t.Logf("clients were cut off for %v at most", gap.Round(time.Millisecond))
 				if s, err := c.status(); err != nil || s.Families[0].Repairs != 5 || s.Families[1].Repairs != 3 {
 					t.Errorf("the status does not tell of just the repairs: %+v, %v", s.Families, err)

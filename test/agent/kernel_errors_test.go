@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"sluice/agent/status"
 	"sluice/proxy"
@@ -33,7 +32,7 @@ func TestNoCapability(t *testing.T) {
 		t.Errorf("status: exit code %d, want 1 and what is missing: %s%s", code, out, errs)
 	}
 	first := s.Families[0].RetryAt
-	s = c.await(5*time.Second, "another try", func(s status.Status) bool { return s.Families[0].RetryAt.After(first) })
+	s = c.await(patience, "another try", func(s status.Status) bool { return s.Families[0].RetryAt.After(first) })
 	if n := c.logged("not written", "CAP_NET_ADMIN", "IPv4"); n != 1 {
 		t.Errorf("the same error is logged %d times", n)
 	}
@@ -65,7 +64,7 @@ func TestOneFamilyFails(t *testing.T) {
 	}
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
 	c.start()
-	s := c.await(5*time.Second, "IPv4 rules and an IPv6 error", func(s status.Status) bool {
+	s := c.await(patience, "IPv4 rules and an IPv6 error", func(s status.Status) bool {
 		return len(s.Families) == 2 && !s.Families[0].LastSync.IsZero() && s.Families[1].LastError != ""
 	})
 	if s.Healthy || len(s.Reasons) != 1 || !containsAll(s.Reasons[0], []string{"IPv6", "belongs to another running program"}) {
@@ -78,7 +77,7 @@ func TestOneFamilyFails(t *testing.T) {
 	if err := other.Cleanup(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	c.reachIn(proxy.IPv6, 10*time.Second, "pod1 tcp vip1:80", "pod3:8080")
+	c.reachIn(proxy.IPv6, patience, "pod1 tcp vip1:80", "pod3:8080")
 	c.await(soon, "health", func(s status.Status) bool { return s.Healthy && settled(s) })
 	if c.logged("rules can be written again", "IPv6") == 0 {
 		t.Error("the log does not say that the error is over")

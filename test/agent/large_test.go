@@ -53,7 +53,7 @@ func TestLargeRestart(t *testing.T) {
 	c.write("same.yaml", service("same", "vip2", ports), endpoints("same", "pod2"))
 	c.run()
 	all := func(s status.Status) bool { return settled(s) && s.Services == fillers+2 }
-	c.await(20*time.Second, "all Services", all)
+	c.await(patience, "all Services", all)
 	clients := c.connect(5*time.Millisecond, "node tcp vip1:80")
 	same := c.connect(5*time.Millisecond, "node tcp vip2:80")
 	for i := 1; i <= 3; i++ {
@@ -61,7 +61,7 @@ func TestLargeRestart(t *testing.T) {
 		c.process.write("filler.yaml", filler(i%2))
 		c.write("web.yaml", web, endpoints("web", sets[i%3]...))
 		c.start()
-		c.await(20*time.Second, "all Services", all)
+		c.await(patience, "all Services", all)
 	}
 	endUndisturbed(t, clients, "pod1:8080", "pod2:8080", "pod3:8080", "far1:8080", "far2:8080")
 	endUndisturbed(t, same, "pod2:8080")
@@ -96,7 +96,7 @@ func TestKillWhileFilling(t *testing.T) {
 	}
 	all := func(s status.Status) bool { return settled(s) && s.Services == fillers+1 }
 	c.start()
-	c.await(20*time.Second, "all Services", all)
+	c.await(patience, "all Services", all)
 	c.reach(0, "node tcp vip1:80", "pod2:8080")
 	c.upToDate(all)
 	t.Logf("%d times the kill came when a part of the rules was written", partial)
@@ -125,7 +125,7 @@ func (c *cluster) upToDate(ready func(status.Status) bool) {
 	c.stop()
 	before := c.logged("rules written", "added=0", "removed=0")
 	c.start()
-	c.await(20*time.Second, "all Services", ready)
+	c.await(patience, "all Services", ready)
 	if n := c.logged("rules written", "added=0", "removed=0") - before; n != 2 {
 		c.t.Errorf("another start found something to do")
 	}

@@ -22,6 +22,10 @@ import (
 // soon is how long a change may take until packets go by it. The agent promises one second; a busy machine gets another.
 const soon = 2 * time.Second
 
+// patience is how long is waited for what has no time set. It is long, as the tests share the machine, and
+// writing 50 MB holds all of them up.
+const patience = 20 * time.Second
+
 // process is an agent in a network namespace, with its directory of manifests. It can be ended and
 // started again.
 type process struct {
@@ -104,7 +108,7 @@ func (p *process) start() {
 func (p *process) run() {
 	p.t.Helper()
 	p.start()
-	p.await(5*time.Second, "rules in the kernel", func(s status.Status) bool { return s.Healthy && settled(s) })
+	p.await(patience, "rules in the kernel", func(s status.Status) bool { return s.Healthy && settled(s) })
 }
 
 // settled tells whether all changes that the agent knows of are in the kernel.
@@ -120,8 +124,8 @@ func (p *process) end(signal syscall.Signal) int {
 	_ = p.cmd.Process.Signal(signal) // it may have ended by itself
 	select {
 	case <-p.ended:
-	case <-time.After(5 * time.Second):
-		p.t.Errorf("the agent did not end within 5 s of signal %v", signal)
+	case <-time.After(patience):
+		p.t.Errorf("the agent did not end within %v of signal %v", patience, signal)
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}

@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 		}
 	}
 	stop()
-	c.await(5*time.Second, "rules in the kernel", settled)
+	c.await(patience, "rules in the kernel", settled)
 	endUndisturbed(t, clients, "pod2:8080", "far1:8080")
 	c.write("churn.yaml", service("churn", "vip2", ports), endpoints("churn", "pod3"))
 	c.reach(soon, "pod1 tcp vip2:80", "pod3:8080")

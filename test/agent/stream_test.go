@@ -27,13 +27,22 @@ type meeting struct {
 	result       string
 }
 
+// clientPatience is how long a client waits until a connection counts as failed.
+const clientPatience = 5 * time.Second
+
 // connect starts clients that connect every few milliseconds, one for each probe and family.
-func (c *cluster) connect(every time.Duration, texts ...string) (all []*stream) {
+func (c *cluster) connect(every time.Duration, texts ...string) []*stream {
+	c.t.Helper()
+	return c.connectFor(clientPatience, every, texts...)
+}
+
+// connectFor does so with clients that give a connection up after a time of their own.
+func (c *cluster) connectFor(timeout, every time.Duration, texts ...string) (all []*stream) {
 	c.t.Helper()
 	for _, text := range texts {
 		for _, f := range proxy.Families {
 			probe := c.probe(f, text)
-			probe.Timeout = 3 * time.Second // writing 50 MB can hold all of this process up for more than a second
+			probe.Timeout = timeout
 			s := &stream{text: fmt.Sprintf("%v: %s", f, text), stop: make(chan struct{})}
 			ctx := c.t.Context()
 			s.group.Go(func() { s.run(ctx, probe, every) })

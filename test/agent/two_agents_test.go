@@ -110,7 +110,7 @@ func TestTwoAgents(t *testing.T) {
 	c.reach(0, "pod2 tcp vip1:80", "pod1:8080")
 
 	c.stop()
-	second.await(20*time.Second, "rules in the kernel", func(s status.Status) bool { return s.Healthy && settled(s) })
+	second.await(patience, "rules in the kernel", func(s status.Status) bool { return s.Healthy && settled(s) })
 	c.reach(0, "pod1 tcp vip1:80", "pod3:8080")
 	second.stop()
 }
