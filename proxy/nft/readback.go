@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -265,18 +266,21 @@ func parseNumber(s string) (uint32, bool) {
 }
 
 // commentOf returns the comment in libnftnl's user data.
-func commentOf(b []byte) string {
+func commentOf(b []byte) string { return string(commentBytes(b)) }
+
+func commentBytes(b []byte) []byte {
 	for len(b) >= 2 {
 		n := 2 + int(b[1])
 		if n > len(b) {
 			break
 		}
 		if b[0] == udataComment {
-			return cString(b[2:n])
+			text, _, _ := bytes.Cut(b[2:n], []byte{0})
+			return text
 		}
 		b = b[n:]
 	}
-	return ""
+	return nil
 }
 
 func be32(b []byte) uint32 {
