@@ -158,3 +158,30 @@ func (c *cluster) counters(vip string) map[string]int {
 	}
 	return counts
 }
+
+// TestUpgrade starts the agent where an older version left a table of another layout.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for _, f := range proxy.Families {
+		family := nftFamily[f]
+		rule := strings.NewReplacer("FAMILY", family, "VIP", "$vip1"+suffix[f], "POD", "$pod2"+suffix[f]).Replace(
+			"FAMILY daddr VIP meta l4proto { tcp, udp } th dport 80 dnat FAMILY addr . port to meta l4proto map { tcp : POD . 8080, udp : POD . 8080 }")
+		c.onNode("nft", c.expand("table "+family+` sluice { comment "Services of this node, kept by sluice (layout 0)";
+			chain nat-prerouting { type nat hook prerouting priority -110; `+rule+`; }
+			chain nat-output { type nat hook output priority -110; `+rule+`; }
+			map service-ips { type inet_proto : mark; }
+		}`))
+	}
+	clients := c.connect(5*time.Millisecond, "pod1 tcp vip1:80", "node tcp vip1:80", "outside udp vip1:80")
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	time.Sleep(100 * time.Millisecond)
+	c.run()
+	time.Sleep(100 * time.Millisecond)
+	endUndisturbed(t, clients, "pod2:8080")
+	if n := c.logged("made anew", "layout 0"); n != 2 {
+		t.Errorf("the log tells %d times of a table of another layout, want once for each family", n)
+	}
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
+	c.reach(soon, "pod1 tcp vip1:80", "pod3:8080")
+}
