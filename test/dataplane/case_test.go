@@ -22,8 +22,8 @@ var allCases = slices.Concat(clusterIPCases, externalCases, masqueradeCases, end
 // testCase is objects and what becomes of packets.
 type testCase struct {
 	name string
-	// notBridged is why the case is not for pods on a bridge with br_netfilter.
-	notBridged string
+	// except says what the case is not for, and why: a subject, or a subject/layout.
+	except map[string]string
 	// node changes the default configuration.
 	node func(*nodeConfig)
 	// objects that exist at the beginning, and the probes then.
@@ -45,6 +45,10 @@ type step struct {
 	probes  string
 }
 
+// caseTimeout ends a case that hangs. Most take less than a second, but a kube-proxy on a busy machine needs
+// many of them to start.
+const caseTimeout = 2 * time.Minute
+
 // run is one run of a case.
 type run struct {
 	t       *testing.T
@@ -59,7 +63,7 @@ type run struct {
 }
 
 func (c *testCase) run(t *testing.T, l *lab.Lab, f proxy.Family, s subject) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 	defer cancel()
 	r := &run{
 		t: t, ctx: ctx, lab: l, family: f, names: l.Names(f), subject: s,

@@ -197,15 +197,23 @@ pod1    tcp     vip1:81 => silence
 outside tcp     vip1:80 => silence
 `,
 			},
-			{ // where the ServiceCIDRs are not known, such addresses are left alone
-				node: func(n *nodeConfig) { n.ServiceCIDRs = nil },
-				probes: `
-pod1    tcp,udp vip1:80 => unreachable
-node    tcp     vip1:80 => unreachable
-outside tcp     vip1:80 => unreachable
-`,
-			},
 		},
+	},
+	{
+		name:   "unallocated addresses, where the ServiceCIDRs are not known",
+		except: map[string]string{"kube-proxy": "it keeps a ServiceCIDR that was deleted"},
+		node:   func(n *nodeConfig) { n.ServiceCIDRs = nil },
+		objects: `
+kind: Service
+metadata: {name: web}
+spec: {clusterIP: $vip1, ports: [{port: 80}]}
+`,
+		probes: `
+pod1    tcp,udp vip1:81 => refused
+pod1    tcp,udp vip2:80 => unreachable
+node    tcp     vip2:80 => unreachable
+outside tcp     vip2:80 => unreachable
+`,
 	},
 	{
 		name: "no endpoints",

@@ -16,8 +16,11 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The cases wait more than they work: as many at a time as there are labs.
-	if err := flag.Set("test.parallel", strconv.Itoa(len(subjects)*len(layouts)*len(proxy.Families))); err != nil {
+	if os.Getenv(kubeProxyEnv) != "" {
+		subjects["kube-proxy"] = newKubeProxy
+	}
+	// The cases wait more than they work: as many at a time as a subject needs labs.
+	if err := flag.Set("test.parallel", strconv.Itoa(len(layouts)*len(proxy.Families))); err != nil {
 		panic(err)
 	}
 	code, entered, err := lab.Enter()
@@ -63,8 +66,10 @@ func TestCases(t *testing.T) {
 					}()
 					for _, c := range allCases {
 						t.Run(c.name, func(t *testing.T) {
-							if layout.bridged && c.notBridged != "" {
-								t.Skip(c.notBridged)
+							for _, what := range []string{name, name + "/" + layout.name} {
+								if why := c.except[what]; why != "" {
+									t.Skip(why)
+								}
 							}
 							c.run(t, l, f, s)
 						})

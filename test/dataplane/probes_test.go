@@ -156,6 +156,9 @@ func (e *expectation) send(ctx context.Context, slots chan struct{}) map[string]
 		result := e.probe.Send(ctx)
 		<-slots
 		counts[result.String()]++
+		if result.Kind != e.kind {
+			break // wrong already, and more of it might take long
+		}
 	}
 	return counts
 }
