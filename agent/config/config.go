@@ -75,8 +75,13 @@ type Config struct {
 	// HealthzBindAddress (--healthz-bind-address) is where /healthz and /livez are served.
 	// The zero value serves neither.
 	HealthzBindAddress netip.AddrPort
-	// MetricsBindAddress (--metrics-bind-address) is checked and kept; nothing is served there yet.
+	// MetricsBindAddress (--metrics-bind-address) is where /metrics, /proxyMode and /configz are
+	// served. The zero value serves none.
 	MetricsBindAddress netip.AddrPort
+	// MetricsServices (--metrics-services) is for how many Services new connections are told; 0 is none.
+	MetricsServices int
+	// Profiling (--profiling) serves profiles of the process beside the metrics.
+	Profiling bool
 
 	// DataDir (--data-dir) is for what the agent keeps over a restart.
 	DataDir string

@@ -66,6 +66,7 @@ func defaults() Config {
 		MinSyncPeriod:      100 * time.Millisecond,
 		HealthzBindAddress: netip.MustParseAddrPort("0.0.0.0:10256"),
 		MetricsBindAddress: netip.MustParseAddrPort("127.0.0.1:10249"),
+		MetricsServices:    500,
 		DataDir:            "/var/lib/sluice",
 		Socket:             "/run/sluice/sluice.sock",
 		LogFormat:          LogText,
@@ -155,6 +156,9 @@ func TestLoad(t *testing.T) {
 				c.HealthzBindAddress = netip.MustParseAddrPort("[::1]:10256")
 				c.MetricsBindAddress = netip.MustParseAddrPort("[::]:9000")
 			}},
+		{"metrics",
+			world{flags: map[string][]string{"metrics-services": {"0"}, "profiling": {"true"}}},
+			func(c *Config) { c.MetricsServices, c.Profiling = 0, true }},
 		{"words in any case",
 			world{flags: map[string][]string{"detect-local-mode": {"bridgeinterface"}, "pod-bridge-interface": {"cni0"}, "proxy-mode": {"NFTables"}, "log-level": {"WARN"}}},
 			func(c *Config) {
@@ -194,6 +198,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a file names itself and the key", world{files: map[string]string{"config.yaml": "cluster-cidr: [10.0.0.0/8, ten]\n"}}, []string{"config.yaml: cluster-cidr: ", `"ten"`}},
 		{"all errors at once", world{flags: map[string][]string{"proxy-mode": {"ipvs"}, "v": {"-1"}}},
 			[]string{`"ipvs" is not one of auto, nftables, iptables`, `-v: "-1"`}},
+		{"fewer Services than none", world{flags: map[string][]string{"metrics-services": {"-1"}}}, []string{"--metrics-services: ", "whole number from 0"}},
 		{"port 0", world{flags: map[string][]string{"healthz-bind-address": {"0.0.0.0:0"}}}, []string{"1 to 65535"}},
 		{"port 70000", world{flags: map[string][]string{"healthz-bind-address": {"0.0.0.0:70000"}}}, []string{"1 to 65535"}},
 		{"a host name to bind to", world{flags: map[string][]string{"metrics-bind-address": {"localhost:1"}}}, []string{"IP:PORT"}},

@@ -101,8 +101,14 @@ func Options() []Option {
 			Usage: `serve /healthz and /livez here; "" serves neither`,
 			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.HealthzBindAddress }, 10256)},
 		{Name: "metrics-bind-address", Placeholder: "IP[:PORT]", Default: "127.0.0.1:10249",
-			Usage: "accepted; this version serves no metrics",
+			Usage: `serve /metrics, /proxyMode and /configz here; "" serves none`,
 			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.MetricsBindAddress }, 10249)},
+		{Name: "metrics-services", Type: Int, Placeholder: "N", Default: "500",
+			Usage: "count the new connections of N Services at most in /metrics; 0 counts none",
+			set:   setCount(func(c *Config) *int { return &c.MetricsServices })},
+		{Name: "profiling", Type: Bool,
+			Usage: "serve profiles of this process at /debug/pprof/ beside the metrics",
+			set:   setBool(func(c *Config) *bool { return &c.Profiling })},
 		{Name: "socket", Placeholder: "PATH", Default: DefaultSocket,
 			Usage: "unix socket that `sluice status` and `sluice get` ask the agent on",
 			set:   text(func(c *Config) *string { return &c.Socket })},
@@ -231,11 +237,26 @@ func setLogLevel(c *Config, items []string) error {
 	return nil
 }
 
+func setCount(field func(*Config) *int) func(*Config, []string) error {
+	return func(c *Config, items []string) (err error) {
+		*field(c), err = parseCount(items[0])
+		return err
+	}
+}
+
+func parseCount(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is not a whole number from 0", s)
+	}
+	return n, nil
+}
+
 // setVerbosity follows the Kubernetes logging conventions, where 4 is the level of debugging.
 func setVerbosity(c *Config, items []string) error {
-	n, err := strconv.Atoi(items[0])
-	if err != nil || n < 0 {
-		return fmt.Errorf("%q is not a whole number from 0", items[0])
+	n, err := parseCount(items[0])
+	if err != nil {
+		return err
 	}
 	if n >= 4 {
 		c.LogLevel = slog.LevelDebug
