@@ -8,4 +8,7 @@
 //
 // (see probes_test.go). Each case runs in both IP families, with real packets in the network of package lab,
 // against every subject: planner and writer of this module, and whatever else implements the interface subject.
+//
+// With SLUICE_KUBE_PROXY=/path/to/kube-proxy they run against that, too, which takes some minutes: so it is known that
+// they expect what Kubernetes does.
 package dataplane
