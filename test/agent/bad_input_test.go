@@ -20,6 +20,8 @@ import (
 // when it is gone, other Services are served as before.
 var badInputs = []struct {
 	name string
+	// fill is repeated up to fifty megabytes; text comes after that.
+	fill string
 	text func(*cluster) []byte
 	// says are the words of a problem in the status; none: there is no problem.
 	says []string
@@ -30,10 +32,10 @@ var badInputs = []struct {
 }{
 	{name: "empty.yaml", text: text(""), says: []string{"empty.yaml", "empty", "fill it, or remove it"}},
 	{name: "only-comments.yaml", text: text("# nothing\n---\n# here\n")},
-	{name: "document-50MB.yaml", text: repeat("annotation: of fifty megabytes\n"), says: []string{"document-50MB.yaml", "larger than 4 MiB", "split it"}},
-	{name: "line-50MB.yaml", text: repeat("x"), says: []string{"line-50MB.yaml", "larger than 4 MiB"}},
-	{name: "document-50MB.json", text: repeat(`{"a":`), says: []string{"document-50MB.json", "larger than 4 MiB"}},
-	{name: "many-50MB.yaml", text: tenThousandDocuments, logs: []string{"many-50MB.yaml", "ConfigMap", "ignored"}, check: func(c *cluster) {
+	{name: "document-50MB.yaml", fill: "annotation: of fifty megabytes\n", says: []string{"document-50MB.yaml", "larger than 4 MiB", "split it"}},
+	{name: "line-50MB.yaml", fill: "x", says: []string{"line-50MB.yaml", "larger than 4 MiB"}},
+	{name: "document-50MB.json", fill: `{"a":`, says: []string{"document-50MB.json", "larger than 4 MiB"}},
+	{name: "many-50MB.yaml", fill: otherDocument, text: text(badService(ports) + "---\n" + endpoints("bad", "pod3")), logs: []string{"many-50MB.yaml", "ConfigMap", "ignored"}, check: func(c *cluster) {
 		c.reach(patience, "pod1 tcp vip3:80", "pod3:8080") // the last document
 	}},
 	{name: "nested-4MB.yaml", text: big("", "["), says: []string{"nested-4MB.yaml"}},
@@ -73,9 +75,36 @@ func text(s string) func(*cluster) []byte {
 	return func(c *cluster) []byte { return []byte(c.expand(s)) }
 }
 
-// repeat makes fifty megabytes.
-func repeat(s string) func(*cluster) []byte {
-	return func(*cluster) []byte { return bytes.Repeat([]byte(s), 50_000_000/len(s)) }
+// otherDocument is of a kind that is not read.
+var otherDocument = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-no-use}\ndata: {text: " + strings.Repeat("abcdefgh", 600) + "}\n---\n"
+
+// writeBad writes a bad input in one step.
+func (c *cluster) writeBad(name, fill string, text []byte) {
+	c.t.Helper()
+	temp := filepath.Join(c.dir, "bad")
+	f, err := os.Create(temp)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer f.Close()
+	if fill != "" {
+		block := []byte(strings.Repeat(fill, 1+100_000/len(fill)))
+		for written := 0; written < 50_000_000 && err == nil; written += len(block) {
+			_, err = f.Write(block)
+		}
+	}
+	if err == nil {
+		_, err = f.Write(text)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = os.Rename(temp, filepath.Join(c.manifests, name))
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // big makes a document that is just small enough to be read.
@@ -100,12 +129,6 @@ g: &g [*f, *f, *f, *f, *f, *f, *f, *f, *f, *f]
 h: &h [*g, *g, *g, *g, *g, *g, *g, *g, *g, *g]
 spec: [*h, *h, *h, *h, *h, *h, *h, *h, *h, *h]
 `
-
-// tenThousandDocuments are fifty megabytes of other kinds, and a Service behind them.
-func tenThousandDocuments(c *cluster) []byte {
-	document := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-no-use}\ndata: {text: " + strings.Repeat("abcdefgh", 600) + "}\n---\n"
-	return append(repeat(document)(c), text(badService(ports)+"---\n"+endpoints("bad", "pod3"))(c)...)
-}
 
 func junk(*cluster) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -181,6 +204,12 @@ const maxMemory = 128 << 20
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	// To write 50 MB to a disk holds up this process and all that it measures.
+	if dir, err := os.MkdirTemp("/dev/shm", "sluice-test-"); err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		c.useDir(dir)
+		c.write("cidr.yaml", serviceCIDR)
+	}
 	c.serveMany()
 	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2"))
 	c.run()
@@ -190,7 +219,11 @@ func TestBadInput(t *testing.T) {
 			defer func(all *testing.T) { c.t = all }(c.t)
 			c.t = t
 			before := c.memory("VmRSS")
-			c.process.write(bad.name, string(bad.text(c)))
+			var text []byte
+			if bad.text != nil {
+				text = bad.text(c)
+			}
+			c.writeBad(bad.name, bad.fill, text)
 			defer os.Remove(filepath.Join(c.manifests, bad.name)) // if the test ends early
 			if bad.says != nil {
 				c.awaitProblem(patience, bad.says...)

@@ -63,16 +63,8 @@ func (b *buffer) String() string {
 // newProcess prepares an agent. When the test fails its log is shown.
 func newProcess(t *testing.T, ns *lab.Namespace, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, ns: ns, dir: t.TempDir(), args: args}
-	p.manifests = filepath.Join(p.dir, "manifests")
-	for _, err := range []error{
-		os.Mkdir(p.manifests, 0o755),
-		os.WriteFile(p.config(), fmt.Appendf(nil, "data-dir: %s\n", p.dir), 0o600),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	p := &process{t: t, ns: ns, args: args}
+	p.useDir(t.TempDir())
 	t.Cleanup(func() {
 		p.end(syscall.SIGKILL)
 		if t.Failed() {
@@ -80,6 +72,20 @@ func newProcess(t *testing.T, ns *lab.Namespace, args ...string) *process {
 		}
 	})
 	return p
+}
+
+// useDir makes dir the directory of all its files.
+func (p *process) useDir(dir string) {
+	p.t.Helper()
+	p.dir, p.manifests = dir, filepath.Join(dir, "manifests")
+	for _, err := range []error{
+		os.Mkdir(p.manifests, 0o755),
+		os.WriteFile(p.config(), fmt.Appendf(nil, "data-dir: %s\n", p.dir), 0o600),
+	} {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
 }
 
 func (p *process) config() string { return filepath.Join(p.dir, "config.yaml") }
