@@ -101,6 +101,14 @@ func (b *batch) newSet(id setID) {
 	b.first.end()
 }
 
+// emptySet removes all elements of a set.
+func (b *batch) emptySet(id setID) {
+	b.message(&b.first, unix.NFT_MSG_DELSETELEM, 0, "empty set "+b.defs[id].name)
+	b.first.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
+	b.first.text(unix.NFTA_SET_ELEM_LIST_SET, b.defs[id].name)
+	b.first.end()
+}
+
 // newChain creates a chain or leaves it as it is.
 func (b *batch) newChain(name string, h *hook) {
 	s := &b.first

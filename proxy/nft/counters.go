@@ -19,6 +19,9 @@ type Counter struct {
 	// Packets counts new connections, for nat chains see the first packet of each. It begins
 	// at 0 again when the frontend's number of endpoints changes, or its affinity.
 	Packets uint64
+	// Target stands for the chain that the frontend leads to: as long as it stays the same, so
+	// did the counter, unless it changed to and fro.
+	Target uint64
 	// Bytes counts the bytes of these packets.
 	Bytes uint64
 }
@@ -75,6 +78,13 @@ func parseCounter(e []byte) (c Counter, ok bool) {
 		switch typ {
 		case unix.NFTA_SET_ELEM_KEY:
 			eachAttr(a, func(_ uint16, b []byte) { k.n = uint8(copy(k.b[:], b)) })
+		case unix.NFTA_SET_ELEM_DATA:
+			eachAttr(a, func(typ uint16, b []byte) {
+				if typ == unix.NFTA_DATA_VERDICT {
+					_, to := parseVerdict(b)
+					c.Target = uint64(to.kind)<<32 | uint64(to.n)
+				}
+			})
 		case unix.NFTA_SET_ELEM_USERDATA:
 			c.ServicePort = commentBytes(a)
 		case unix.NFTA_SET_ELEM_EXPR:

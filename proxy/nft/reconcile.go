@@ -38,6 +38,8 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 		if err := r.read(); err != nil {
 			return proxy.Stats{}, err
 		}
+		// They may have been seen at another interface. Who sends again is seen again before it matters.
+		w.batch.emptySet(podSources)
 	} else {
 		for id := range setCount {
 			w.batch.newSet(id)
@@ -129,10 +131,10 @@ type digest uint64
 
 func (r *reconciler) digest(v elemValue) digest { return digest(maphash.Comparable(r.seed, v)) }
 
-// read takes in all elements that the kernel has, but for the affinity entries.
+// read takes in all elements that the kernel has, but for those that packets add.
 func (r *reconciler) read() error {
 	for id := range setCount {
-		if id == affinity {
+		if r.w.batch.defs[id].dynamic {
 			continue
 		}
 		restart := func() {

@@ -178,29 +178,56 @@ func join(parts ...[]expr.Any) []expr.Any {
 	return all
 }
 
-// fromPods returns a rule that ends in verdict for every way to tell a pod.
+// fromPods returns rules that end in verdict for every way to tell a pod. Where
+// interfaces tell, it is by the sources that came in through them: a packet that is bridged
+// from one pod to another (br_netfilter) has no incoming interface after the DNAT, and on
+// kernels before 5.7 none has.
 func (r *ruleset) fromPods(verdict expr.Any) []rule {
-	d := r.settings.Detection
-	ifname := func(name string, n int) []rule {
-		b := make([]byte, n)
-		copy(b, name)
-		return []rule{{exprs: []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register(0)},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: b}, verdict}}}
-	}
-	switch d.Mode {
-	case proxy.DetectBridgeInterface:
-		return ifname(d.Interface, unix.IFNAMSIZ)
-	case proxy.DetectInterfaceNamePrefix:
-		return ifname(d.Interface, len(d.Interface))
+	if _, byInterface := r.podInterface(); byInterface {
+		return []rule{{exprs: []expr.Any{r.saddr(0), r.inSet(podSources), verdict}}}
 	}
 	var rules []rule
-	for _, p := range d.PodCIDRs {
+	for _, p := range r.settings.Detection.PodCIDRs {
 		if proxy.FamilyOf(p.Addr()) == r.family {
 			rules = append(rules, rule{exprs: join(inPrefix(r.saddr(0), p), []expr.Any{verdict})})
 		}
 	}
 	return rules
+}
+
+// podInterface matches the pods' interfaces, in the modes that tell pods by them.
+func (r *ruleset) podInterface() (match []expr.Any, byInterface bool) {
+	n := 0
+	switch r.settings.Detection.Mode {
+	case proxy.DetectBridgeInterface:
+		n = unix.IFNAMSIZ
+	case proxy.DetectInterfaceNamePrefix:
+		n = len(r.settings.Detection.Interface)
+	default:
+		return nil, false
+	}
+	name := make([]byte, n)
+	copy(name, r.settings.Detection.Interface)
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: name},
+	}, true
+}
+
+// seePods notes the sources that come in through the pods' interfaces.
+func (r *ruleset) seePods() []rule {
+	match, byInterface := r.podInterface()
+	if !byInterface {
+		return nil
+	}
+	return []rule{{exprs: join(match, []expr.Any{r.saddr(0), r.update(podSources, 0, podSourceTimeout)})}}
+}
+
+// update adds the key in the first registers to a dynamic set, or refreshes its time in seconds.
+// data is the register of a map's data, 0 in a set.
+func (r *ruleset) update(id setID, data uint32, timeout uint32) expr.Any {
+	return &expr.Dynset{SrcRegKey: register(0), SrcRegData: data, SetName: r.setName(id),
+		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(timeout) * time.Second}
 }
 
 // fromHost matches packets whose source is an address of this node (RTN_LOCAL of linux/rtnetlink.h).
@@ -255,7 +282,7 @@ func (r *ruleset) chains() []chainDef {
 			{exprs: join(statusDNAT(), []expr.Any{leadTo(expr.VerdictGoto, "after-dnat")})}}},
 		{name: "nat-input", hook: &hook{"nat", unix.NF_INET_LOCAL_IN, prioritySNAT}, rules: []rule{
 			{exprs: join(statusDNAT(), r.originalFrontend(), []expr.Any{r.vmap(affinityTimeouts)})}}},
-		{name: "nat-prerouting", hook: &hook{"nat", unix.NF_INET_PRE_ROUTING, priorityDNAT}, rules: []rule{dispatch(serviceIPs)}},
+		{name: "nat-prerouting", hook: &hook{"nat", unix.NF_INET_PRE_ROUTING, priorityDNAT}, rules: append(r.seePods(), dispatch(serviceIPs))},
 		{name: "nat-output", hook: &hook{"nat", unix.NF_INET_LOCAL_OUT, priorityDNAT}, rules: []rule{dispatch(serviceIPs)}},
 	}
 }
@@ -305,8 +332,7 @@ func (r *ruleset) counted(c chain) []rule {
 		return []rule{
 			{exprs: join(r.originalFrontend(), []expr.Any{r.mapTo(ids), setPriority()})},
 			{exprs: []expr.Any{priority(), r.saddr(1), r.daddr(1 + n), dport(1 + 2*n),
-				&expr.Dynset{SrcRegKey: register(0), SrcRegData: register(1 + n), SetName: r.setName(affinity),
-					Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: time.Duration(c.n) * time.Second}}},
+				r.update(affinity, register(1+n), c.n)}},
 			{exprs: []expr.Any{&expr.Immediate{Register: register(0), Data: make([]byte, 4)}, setPriority()}},
 		}
 	}

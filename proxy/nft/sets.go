@@ -30,6 +30,7 @@ const (
 	affinityLocalIDs
 	affinityTimeouts
 	affinity
+	podSources
 	setCount
 )
 
@@ -64,10 +65,14 @@ type setDef struct {
 	dynamic bool // elements are added by packets and expire
 }
 
-// maxAffinityEntries bounds the kernel memory that clients can take by
-// affinity entries, at some 150 bytes each. When it is reached, new clients are
-// spread without affinity until entries expire.
-const maxAffinityEntries = 65536
+// maxLearned bounds the kernel memory that clients can take by entries that packets
+// add, at some 150 bytes each. When it is reached, new clients are spread without
+// affinity until entries expire.
+const maxLearned = 65536
+
+// podSourceTimeout is how long, in seconds, an address counts as a pod's after its last
+// new connection. It is refreshed by each one, before the connection's answer is looked at.
+const podSourceTimeout = 3600
 
 // setDefs returns the sets of a family's table, in the order of setID.
 func setDefs(f proxy.Family) [setCount]setDef {
@@ -106,6 +111,8 @@ func setDefs(f proxy.Family) [setCount]setDef {
 			comment: "frontends with sessionAffinity ClientIP"},
 		affinity: {name: "affinity", key: []datatype{typeClassID, addr}, data: []datatype{addr, typeService}, dynamic: true,
 			comment: "pool . client : its endpoint, learned from connections"},
+		podSources: {name: "pod-sources", key: []datatype{addr}, dynamic: true,
+			comment: "what came in through the pods' interfaces, if that is how pods are told"},
 	}
 }
 
@@ -178,7 +185,7 @@ func (d *setDef) create(s *stream, id setID) {
 	if d.ranges || d.dynamic {
 		desc := s.nest(unix.NFTA_SET_DESC)
 		if d.dynamic {
-			s.be32(unix.NFTA_SET_DESC_SIZE, maxAffinityEntries)
+			s.be32(unix.NFTA_SET_DESC_SIZE, maxLearned)
 		}
 		if d.ranges {
 			concat := s.nest(nftaSetDescConcat)

@@ -98,7 +98,8 @@ func (w *Writer) claim(t *kernelTable) error {
 	if t.flags&ownerPersist == 0 || t.owner == w.conn.portID() {
 		return nil
 	}
-	w.batch.newTable(TableName, t.flags)
+	// The kernel took the owner flag off when the owner's socket closed.
+	w.batch.newTable(TableName, t.flags|ownerPersist)
 	err := w.conn.commit(w.batch)
 	if errors.Is(err, unix.EPERM) && t.owner != 0 {
 		return fmt.Errorf("table %s (%s) belongs to another running program, by netlink port %d: is a second sluice agent running? %w", TableName, w.opts.Family, t.owner, err)

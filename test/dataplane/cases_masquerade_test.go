@@ -45,10 +45,6 @@ endpoints:
 - {addresses: [$far1], nodeName: node2}
 `
 
-// noInput is a shortcoming: a packet from one port of the bridge to another has no input interface in
-// postrouting, so that a pod counts as something else there.
-const noInput = "not done yet: the nftables rules look for the input interface in postrouting, where bridged packets have none"
-
 var masqueradeCases = []testCase{
 	{
 		name:    "masqueradeAll",
@@ -130,8 +126,7 @@ pod1    tcp     node:30081 => pod2:8080 from client
 `,
 	},
 	{
-		name:   "detection by BridgeInterface",
-		except: map[string]string{"nft/bridged": noInput},
+		name: "detection by BridgeInterface",
 		node: func(n *nodeConfig) {
 			n.Detection = proxy.Detection{Mode: proxy.DetectBridgeInterface, Interface: lab.CNIBridge}
 		},
@@ -145,8 +140,7 @@ pod1    tcp     node:30081 => pod2:8080 from client
 		},
 	},
 	{
-		name:   "detection by InterfaceNamePrefix",
-		except: map[string]string{"nft/bridged": noInput},
+		name: "detection by InterfaceNamePrefix",
 		node: func(n *nodeConfig) {
 			n.Detection = proxy.Detection{Mode: proxy.DetectInterfaceNamePrefix, Interface: lab.CNIBridge[:3]}
 		},
