@@ -2,9 +2,11 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,10 +16,12 @@ import (
 	"sluice/agent/version"
 )
 
-// Limits of requests, as kube-proxy has them. Watches are not counted by client-go.
+// Limits of requests, against mistakes: each kind asks one thing at a time, and
+// what fails is asked again with pauses. kube-proxy's 5 a second would make
+// a list of 50 pages last 10 s. Watches are not counted by client-go.
 const (
-	requestsPerSecond = 5
-	requestsBurst     = 10
+	requestsPerSecond = 50
+	requestsBurst     = 100
 )
 
 // client speaks to one API server with one set of credentials.
@@ -59,9 +63,24 @@ func (c *client) get(path string, opts *metav1.ListOptions) *rest.Request {
 		SpecificallyVersionedParams(opts, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }
 
+// errJunk: the answer came and cannot be decoded.
+var errJunk = errors.New("cannot decode the answer")
+
 // list reads one page.
-func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions) (runtime.Object, error) {
-	return c.get(path, &opts).Do(ctx).Get()
+func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions) (metav1.ListInterface, error) {
+	result := c.get(path, &opts).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	obj, err := result.Get()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errJunk, err)
+	}
+	page, err := meta.ListAccessor(obj)
+	if err != nil || !meta.IsListType(obj) {
+		return nil, fmt.Errorf("%w: a %T in place of a list", errJunk, obj)
+	}
+	return page, nil
 }
 
 // watch opens a watch. The error can be the network's.

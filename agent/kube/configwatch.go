@@ -43,7 +43,8 @@ type configWatch struct {
 	pending *kubeconfig // read once, to be confirmed
 	stamps  []stamp     // of current's files when they were read; nil: look again
 	missing time.Duration
-	waiting bool // it was said that there is none
+	// badSince is since when it cannot be read.
+	badSince time.Time
 }
 
 // stamp tells whether a file was touched.
@@ -87,10 +88,9 @@ func (w *configWatch) look(now time.Time) (*kubeconfig, time.Duration) {
 		return nil, w.none(err)
 	case err != nil:
 		w.pending = nil
-		w.failed(fault{"kubeconfig", path, shorten(err) + "; it is read again when it changes"})
-		return nil, min(w.steady, minPoll)
+		return nil, w.unreadable(path, err, now)
 	}
-	w.missing = 0
+	w.missing, w.badSince = 0, time.Time{}
 	stamps, again := readStamps(k.files), w.steady
 	if !settled(stamps, now) {
 		// Written lately, perhaps after it was read.
@@ -111,13 +111,25 @@ func (w *configWatch) look(now time.Time) (*kubeconfig, time.Duration) {
 	return k, again
 }
 
+// unreadable notes that it makes no sense. That is a problem only if it stays so.
+func (w *configWatch) unreadable(path string, err error, now time.Time) time.Duration {
+	if w.badSince.IsZero() {
+		w.badSince = now
+	}
+	if now.Sub(w.badSince) < writtenAfter {
+		return writingPoll
+	}
+	w.failed(fault{"kubeconfig", path, shorten(err) + "; it is read again until it is whole"})
+	return min(w.steady, minPoll)
+}
+
 // none notes that there is no kubeconfig yet, or any more.
 func (w *configWatch) none(err error) time.Duration {
 	if w.current != nil {
-		w.failed(fault{"kubeconfig", w.current.path, "it is gone: " + shorten(err) + "; what was read of it stays in use"})
+		w.failed(fault{"no kubeconfig", w.current.path, "it is gone: " + shorten(err) + "; what was read of it stays in use"})
 		return w.steady
 	}
-	w.failed(fault{"kubeconfig", "kubeconfig", "waiting for it to be written: " + shorten(err) + " (or set --kubeconfig)"})
+	w.failed(fault{"no kubeconfig", "kubeconfig", "waiting for it to be written: " + shorten(err) + " (or set --kubeconfig)"})
 	w.missing = min(max(2*w.missing, minPoll), maxPoll)
 	return w.missing
 }

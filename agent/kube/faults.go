@@ -23,6 +23,9 @@ const maxReason = 300
 // describe says which fault an error is that came from reading a resource of a server.
 func describe(err error, server, resource string) fault {
 	place := server + " " + resource
+	if errors.Is(err, errJunk) {
+		return junk(err, server)
+	}
 	if f, ok := describeTLS(err, server); ok {
 		return f
 	}

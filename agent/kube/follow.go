@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"syscall"
@@ -30,6 +29,8 @@ const (
 	absentRetry = 10 * time.Minute
 	// maxCuts is how many streamed lists may be cut off in a row before pages are tried.
 	maxCuts = 2
+	// maxHasty is how many watches may be closed at once in a row before it is a problem.
+	maxHasty = 3
 )
 
 // errCut: the server closes watches as soon as they are open.
@@ -50,10 +51,11 @@ type follower struct {
 	// listing is held by List, which the reflector does not wait for when its context ends.
 	listing sync.Mutex
 
-	pace pace
-	cuts int  // streamed lists that were cut off, in a row
-	lost bool // a watch ended before its time, or could not be opened
-	anew bool // the server lost what it had: no resourceVersion that was read holds
+	pace  pace
+	cuts  int  // streamed lists that were cut off, in a row
+	hasty int  // watches that were closed at once, in a row
+	lost  bool // a watch ended before its time, or could not be opened
+	anew  bool // the server lost what it had: no resourceVersion that was read holds
 }
 
 // List implements cache.Lister.
@@ -98,15 +100,11 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 func (f *follower) page(ctx context.Context, opts metav1.ListOptions, list *internalversion.List) (metav1.ListInterface, error) {
 	pageCtx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	obj, err := f.client.list(pageCtx, f.path, opts)
+	page, err := f.client.list(pageCtx, f.path, opts)
 	if err != nil {
 		return nil, err
 	}
-	page, err := meta.ListAccessor(obj)
-	if err != nil || !meta.IsListType(obj) {
-		return nil, fmt.Errorf("the server sent a %T in place of a list of %s", obj, f.name)
-	}
-	return page, meta.EachListItemWithAlloc(obj, func(item runtime.Object) error {
+	return page, meta.EachListItemWithAlloc(page.(runtime.Object), func(item runtime.Object) error {
 		key, err := f.store.handOver(item)
 		list.Items = append(list.Items, &listed{key})
 		return err
@@ -159,13 +157,9 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 func (f *follower) checkBehind(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	obj, err := f.client.list(ctx, f.path, metav1.ListOptions{Limit: 1})
+	page, err := f.client.list(ctx, f.path, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
-	}
-	page, err := meta.ListAccessor(obj)
-	if err != nil {
-		return fmt.Errorf("the server sent a %T in place of a list of %s", obj, f.name)
 	}
 	if order, err := resourceversion.CompareResourceVersion(page.GetResourceVersion(), version); err != nil || order >= 0 {
 		f.lost = false
@@ -185,7 +179,8 @@ func (f *follower) notOpened(ctx context.Context, err error, initial bool) error
 		f.log.Debug("the server does not stream lists; they are read in pages", "resource", f.name, "error", err)
 		return err
 	case outdated(err):
-		return err // the reflector lists
+		f.pace.watched(0) // the reflector reads everything, and without a pause
+		return err
 	}
 	f.failed(ctx, "watch", err)
 	if !initial || isUnreachable(err) {
@@ -201,8 +196,13 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	if e.initial && e.err == nil {
 		f.cuts++
 	}
+	if e.err != nil || e.events > 0 || e.lasted >= time.Second {
+		f.hasty = 0
+	} else {
+		f.hasty++
+	}
 	switch {
-	case e.err == nil && e.events == 0 && e.lasted < time.Second:
+	case f.hasty >= maxHasty:
 		f.failed(ctx, "watch", errCut)
 	case e.err != nil && !outdated(e.err):
 		f.failed(ctx, "watch", e.err)

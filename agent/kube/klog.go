@@ -38,4 +38,6 @@ func (h debugHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h debugHandler) WithGroup(name string) slog.Handler { return debugHandler{h.next.WithGroup(name)} }
+func (h debugHandler) WithGroup(name string) slog.Handler {
+	return debugHandler{h.next.WithGroup(name)}
+}

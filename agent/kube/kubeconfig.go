@@ -38,8 +38,8 @@ const maxKubeconfig = 1 << 20
 type kubeconfig struct {
 	path string
 	rest *rest.Config
-	// files are the kubeconfig itself and what it names, but for the token: that one is read
-	// again by client-go, each minute and after a 401.
+	// files are the kubeconfig itself and what it names, but for the token: client-go reads that
+	// one again each minute.
 	files []string
 	// sum tells whether anything in them changed.
 	sum [sha256.Size]byte

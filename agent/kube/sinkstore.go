@@ -58,7 +58,7 @@ func (s *sinkStore) Update(obj any) error { return s.Add(obj) }
 func (s *sinkStore) handOver(obj any) (cache.ExplicitKey, error) {
 	o, ok := obj.(metav1.Object)
 	if !ok || reflect.TypeOf(obj) != s.want {
-		return "", fmt.Errorf("the server sent a %T in place of a %s", obj, s.kind)
+		return "", fmt.Errorf("%w: a %T in place of a %s", errJunk, obj, s.kind)
 	}
 	source.Trim(o)
 	key := cache.MetaObjectToName(o).String()
@@ -71,7 +71,7 @@ func (s *sinkStore) handOver(obj any) (cache.ExplicitKey, error) {
 func (s *sinkStore) Delete(obj any) error {
 	o, ok := obj.(metav1.Object)
 	if !ok {
-		return fmt.Errorf("the server sent a %T in place of a %s", obj, s.kind)
+		return fmt.Errorf("%w: a %T in place of a %s", errJunk, obj, s.kind)
 	}
 	return s.out.put(s.ctx, source.Change{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 }

@@ -1,0 +1,271 @@
+package kube
+
+import (
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/agent/source"
+)
+
+// The kubeconfig is written late and in pieces.
+func TestKubeconfigComesLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	r.start()
+	r.eventually("waiting", func() bool { return strings.Contains(r.sink.reasons(), "waiting for it to be written") })
+	text := r.config(r.ca.valid(t, "system:kube-proxy"))
+	for _, n := range []int{0, len(text) / 3, len(text) - 30} {
+		r.write(r.kubeconfig, text[:n])
+		time.Sleep(300 * time.Millisecond)
+	}
+	r.write(r.kubeconfig, text)
+	r.has(someNames...)
+	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
+	if lines := r.logs.matching("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "waiting for it to be written") {
+		t.Errorf("log: %q, want one line about waiting", lines)
+	}
+}
+
+// A kubeconfig is rewritten in place for another server.
+func TestKubeconfigChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	r.startSynced()
+	other := newRig(t)
+	other.api.put(service("elsewhere", "10.43.0.20", nil), node("pi"))
+	text := other.config(other.ca.valid(t, "system:kube-proxy"))
+
+	r.write(r.kubeconfig, text[:len(text)/2])
+	r.eventually("the problem of the half kubeconfig", func() bool { return strings.Contains(r.sink.reasons(), r.kubeconfig) })
+	r.api.put(service("db", "10.43.0.12", nil))
+	r.has(append(someNames, "Service default/db@105")...) // the old one is still followed
+
+	if err := os.Remove(r.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the problem of the missing kubeconfig", func() bool { return strings.Contains(r.sink.reasons(), "it is gone") })
+
+	r.write(r.kubeconfig, text)
+	r.has("Service default/elsewhere@101", "Node /pi@102")
+	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
+	if id, ok := r.source.Identity(); !ok || !id.Same(mustIdentify(t, other.ca.pem)) || id.Same(mustIdentify(t, r.ca.pem)) {
+		t.Errorf("identity %v is not the other cluster's", id)
+	}
+	if got, want := r.source.String(), "API server https://"+other.addr; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+	// The same text again is no change.
+	before := len(other.api.requestsNow())
+	r.write(r.kubeconfig, text)
+	time.Sleep(time.Second)
+	if n := len(other.api.requestsNow()); n != before {
+		t.Errorf("%d requests after the same kubeconfig was written again", n-before)
+	}
+}
+
+// byFiles is a kubeconfig as k3s writes it: it names files.
+func (r *rig) byFiles(t *testing.T, client pair, user string) {
+	t.Helper()
+	dir := filepath.Dir(r.kubeconfig)
+	r.write(filepath.Join(dir, "server-ca.crt"), string(r.ca.pem))
+	r.write(filepath.Join(dir, "client.crt"), string(client.cert))
+	r.write(filepath.Join(dir, "client.key"), string(client.key))
+	r.write(r.kubeconfig, `apiVersion: v1
+clusters:
+- cluster:
+    server: https://`+r.addr+`
+    certificate-authority: server-ca.crt
+  name: local
+contexts:
+- context: {cluster: local, namespace: default, user: user}
+  name: Default
+current-context: Default
+kind: Config
+users:
+- name: user
+  user: {`+user+`}
+`)
+}
+
+const certificateFiles = "client-certificate: client.crt, client-key: client.key"
+
+// An expired client certificate is named, and a new one is taken up.
+func TestCertificateExpires(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	r.byFiles(t, r.ca.issue(t, "system:kube-proxy", time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)), certificateFiles)
+	r.start()
+	r.eventually("the problem", func() bool {
+		return strings.Contains(r.sink.reasons(), "the client certificate of system:kube-proxy expired at")
+	})
+	fresh := r.ca.valid(t, "system:kube-proxy")
+	dir := filepath.Dir(r.kubeconfig)
+	r.write(filepath.Join(dir, "client.crt"), string(fresh.cert))
+	time.Sleep(500 * time.Millisecond) // with the old key: they do not fit together
+	r.write(filepath.Join(dir, "client.key"), string(fresh.key))
+	r.has(someNames...)
+	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
+	if lines := r.logs.matching("WARN", "expired at"); len(lines) != 1 {
+		t.Errorf("log %q, want one line", lines)
+	}
+}
+
+// A certificate that runs out while all works is replaced before the server is asked again.
+func TestCertificateRotates(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	r.byFiles(t, r.ca.valid(t, "system:kube-proxy"), certificateFiles)
+	r.start()
+	r.has(someNames...)
+	r.byFiles(t, r.ca.valid(t, "renewed"), certificateFiles)
+	r.eventually("a request with the new certificate", func() bool {
+		for _, req := range r.api.requestsNow() {
+			if req.TLS.PeerCertificates[0].Subject.CommonName == "renewed" {
+				return true
+			}
+		}
+		return false
+	})
+	r.api.put(service("db", "10.43.0.12", nil))
+	r.has(append(someNames, "Service default/db@105")...)
+}
+
+// A token is read again from its file.
+func TestTokenRotates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	token := filepath.Join(filepath.Dir(r.kubeconfig), "token")
+	r.write(token, "first\n")
+	r.byFiles(t, r.ca.valid(t, "x"), "tokenFile: token")
+	r.start()
+	r.has(someNames...)
+	r.write(token, "second\n")
+	r.api.misbehave(func(w http.ResponseWriter, req *http.Request) bool {
+		if req.Header.Get("Authorization") == "Bearer second" {
+			return false
+		}
+		r.api.status(w, 401, "Unauthorized", "Unauthorized")
+		return true
+	})
+	r.api.put(service("db", "10.43.0.12", nil))
+	// client-go reads a token again after a minute.
+	r.eventuallyIn(90*time.Second, "the new token works", func() bool {
+		return slices.Contains(r.sink.names(), "Service default/db@105")
+	})
+}
+
+func mustIdentify(t *testing.T, bundle []byte) Identity {
+	t.Helper()
+	id, err := identify(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	a, b := newAuthority(t), newAuthority(t)
+	onlyA, onlyB, both := mustIdentify(t, a.pem), mustIdentify(t, b.pem), mustIdentify(t, append(append([]byte{}, b.pem...), a.pem...))
+	for _, tt := range []struct {
+		name string
+		x, y Identity
+		want bool
+	}{
+		{"itself", onlyA, onlyA, true}, {"another", onlyA, onlyB, false},
+		{"before and while the authority is rotated", onlyA, both, true}, {"while and after", both, onlyB, true},
+		{"none and none", Identity{}, Identity{}, true}, {"none and one", Identity{}, onlyA, false},
+	} {
+		if got := tt.x.Same(tt.y); got != tt.want || tt.y.Same(tt.x) != tt.want {
+			t.Errorf("%s: Same = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	swapped := mustIdentify(t, append(append([]byte("# comment\n"), a.pem...), b.pem...))
+	if diff := cmp.Diff(both, swapped); diff != "" {
+		t.Errorf("the order of a bundle changes the identity:\n%s", diff)
+	}
+	if _, err := identify([]byte("no PEM")); err == nil {
+		t.Error("a bundle without a certificate is no error")
+	}
+	if _, err := ReadIdentity(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ReadIdentity without a kubeconfig: %v", err)
+	}
+}
+
+func TestNodeName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := filepath.Join(filepath.Dir(r.kubeconfig), "client-kubelet.crt")
+	for _, tt := range []struct {
+		name string
+		cert []byte // nil: there is none
+		want string
+	}{
+		{"no certificate", nil, strings.ToLower(host)},
+		{"junk", []byte("junk"), strings.ToLower(host)},
+		{"another user's", r.ca.valid(t, "admin").cert, strings.ToLower(host)},
+		{"the kubelet's", r.ca.valid(t, "system:node:pi-4").cert, "pi-4"},
+	} {
+		if tt.cert != nil {
+			r.write(kubelet, string(tt.cert))
+		}
+		if got, from, err := NodeName(r.kubeconfig); err != nil || got != tt.want {
+			t.Errorf("%s: NodeName = %q from %q, %v; want %q", tt.name, got, from, err, tt.want)
+		}
+	}
+	r.api.put(node("pi-4"))
+	r.start(func(o *Options) { o.NodeName = "" })
+	r.has("Node /pi-4@101")
+}
+
+func TestCheckCert(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tt := range []struct {
+		name        string
+		from, until time.Duration
+		want        string // in the problem; "" for none
+	}{
+		{"valid", -time.Hour, time.Hour, ""},
+		{"expired", -2 * time.Hour, -time.Hour, "expired at"},
+		{"of the future", time.Hour, 2 * time.Hour, "is this machine's clock right?"},
+	} {
+		p := newProblems(slog.New(slog.DiscardHandler))
+		w := configWatch{problems: p, current: &kubeconfig{cert: &x509.Certificate{NotBefore: now.Add(tt.from), NotAfter: now.Add(tt.until)}}}
+		w.checkCert(now)
+		lasting, _ := p.review(now)
+		got := ""
+		if len(lasting) > 0 {
+			got = lasting[0].Reason
+		}
+		if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: problem %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+var _ source.Sink = (*sink)(nil)

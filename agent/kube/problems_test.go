@@ -1,0 +1,195 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sluice/agent/source"
+)
+
+// One problem that several meet is logged once; one that comes and goes lasts longer each time.
+func TestProblems(t *testing.T) {
+	away := fault{"unreachable", "server", "connection refused"}
+	broken := fault{"status 500", "server", "internal error"}
+	tests := []struct {
+		name string
+		do   func(p *problems)
+		want []string // the log
+	}{
+		{"met by two", func(p *problems) {
+			p.failed("services list", away)
+			p.failed("nodes list", away)
+			p.works("services list")
+			time.Sleep(time.Minute)
+			p.failed("nodes list", away)
+			p.works("nodes list")
+		}, []string{"WARN began: connection refused", "INFO ended: connection refused"}},
+		{"a gap shorter than the settling time", func(p *problems) {
+			p.failed("x", away)
+			p.works("x")
+			time.Sleep(minSettle - time.Millisecond)
+			p.failed("x", away)
+			p.works("x")
+		}, []string{"WARN began: connection refused", "INFO ended: connection refused"}},
+		{"another fault of the same holder", func(p *problems) {
+			p.failed("x", away)
+			time.Sleep(time.Second)
+			p.failed("x", broken)
+			time.Sleep(time.Minute)
+			p.works("x")
+		}, []string{
+			"WARN began: connection refused", "WARN began: internal error",
+			"INFO ended: connection refused", "INFO ended: internal error",
+		}},
+		{"comes back each 20 s for half an hour", func(p *problems) {
+			for range 90 {
+				p.failed("x", away)
+				time.Sleep(time.Second)
+				p.works("x")
+				time.Sleep(19 * time.Second)
+			}
+		}, []string{ // settling for 2, 4, 8, 16 and 32 s
+			"WARN began: connection refused", "INFO ended: connection refused",
+			"WARN began: connection refused", "INFO ended: connection refused",
+			"WARN began: connection refused", "INFO ended: connection refused",
+			"WARN began: connection refused", "INFO ended: connection refused",
+			"WARN began: connection refused", "INFO ended: connection refused",
+		}},
+		{"works all the time", func(p *problems) { p.works("x") }, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, s := &logs{}, newSink()
+				p := newProblems(slog.New(l))
+				ctx, cancel := context.WithCancel(t.Context())
+				go p.run(ctx, s)
+				tt.do(p)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				var got []string
+				for _, line := range l.matching() {
+					line = strings.ReplaceAll(line, "a problem with the API server ", "")
+					got = append(got, strings.ReplaceAll(line, "; the rules stay as they are", ""))
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("log (-want +got):\n%s", diff)
+				}
+				if len(s.problems) != 0 {
+					t.Errorf("at the end there are problems: %v", s.problems)
+				}
+				time.Sleep(forgetAfter)
+				synctest.Wait()
+				if len(p.byClass) != 0 {
+					t.Errorf("%d problems are remembered for ever", len(p.byClass))
+				}
+				cancel()
+			})
+		})
+	}
+}
+
+// The sink is told what lasts, with the time of its begin.
+func TestProblemsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSink()
+		p := newProblems(slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.run(ctx, s)
+		begun := time.Now()
+		p.failed("x", fault{"a", "here", "first"})
+		time.Sleep(time.Second)
+		p.failed("y", fault{"b", "there", "second"})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		want := []source.Problem{
+			{Where: "here", Reason: "first", Since: begun}, {Where: "there", Reason: "second", Since: begun.Add(time.Second)},
+		}
+		if diff := cmp.Diff(want, s.problems); diff != "" {
+			t.Errorf("problems (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Pauses between watches that do not last grow, and end with one that lasts.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		waited := func() time.Duration {
+			begun := time.Now()
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(begun)
+		}
+		if d := waited(); d != 0 {
+			t.Errorf("the first request waits %v", d)
+		}
+		for _, least := range []time.Duration{minPause, 2 * minPause, 4 * minPause, 8 * minPause, 16 * minPause, maxPause, maxPause} {
+			p.watched(time.Second)
+			if d := waited(); d < least || d > least+least/2 {
+				t.Errorf("a pause of %v, want %v and up to half of it more", d, least)
+			}
+		}
+		p.watched(lasting)
+		if d := waited(); d != 0 {
+			t.Errorf("after a watch that lasted the next one waits %v", d)
+		}
+		p.notBefore(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.wait(ctx); err == nil {
+			t.Error("waiting does not end with its context")
+		}
+	})
+}
+
+// A sink that is slow gets what waits in batches, and a flush sees all of it accepted.
+func TestOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSink{sink: newSink()}
+		o := newOutbox(s)
+		ctx, cancel := context.WithCancel(t.Context())
+		go o.run(ctx)
+		const n = 1000
+		begun := time.Now()
+		for i := range n {
+			name := string(rune('a' + i%26))
+			if err := o.put(ctx, source.Change{Kind: source.Service, Name: name, Object: &metav1.ObjectMeta{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := o.flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		sum, most := 0, 0
+		for _, b := range s.batches {
+			sum, most = sum+b, max(most, b)
+		}
+		if sum != n || most != batchSize {
+			t.Errorf("%d changes in batches of up to %d, want %d and %d", sum, most, n, batchSize)
+		}
+		if took := time.Since(begun); took > 13*time.Millisecond {
+			t.Errorf("a sink that takes 1 ms a batch got %d changes in %v", n, took)
+		}
+		cancel()
+		if o.put(ctx, source.Change{}) == nil || o.flush(ctx) == nil {
+			t.Error("an ended outbox takes changes")
+		}
+	})
+}
+
+type slowSink struct{ *sink }
+
+func (s *slowSink) Apply(ctx context.Context, changes []source.Change) error {
+	time.Sleep(time.Millisecond)
+	return s.sink.Apply(ctx, changes)
+}
