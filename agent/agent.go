@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/agent/config"
-	"sluice/agent/files"
 	"sluice/agent/health"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/status"
@@ -34,6 +33,11 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	defer socket.Close()
+	if cfg.NodeName == "" {
+		if cfg.NodeName, err = nodeName(&cfg, log); err != nil {
+			return err
+		}
+	}
 	planner, err := newNodePlanner(&cfg)
 	if err != nil {
 		return err
@@ -41,7 +45,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	// Half of Go's default: the heap grows by half between collections. An idle agent
 	// collects rarely, and under churn the garbage is short-lived.
 	debug.SetGCPercent(50)
-	log.Info("starting", "version", version.Get().Version, "pid", os.Getpid(), "node", cfg.NodeName, "manifests", cfg.Manifests)
+	log.Info("starting", "version", version.Get().Version, "pid", os.Getpid(), "node", cfg.NodeName)
 	sysctl.Apply(sysctl.Options{Root: sysctl.Root, RAM: ram(), Log: log})
 
 	l := newLoop(cfg, planner, log)
@@ -73,7 +77,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	}
 	failed := make(chan error, 1)
 	running.Go(func() {
-		if err := l.source.Run(ctx, l); err != nil && ctx.Err() == nil {
+		if err := l.runSource(ctx); err != nil {
 			failed <- fmt.Errorf("read %v: %w", l.source, err)
 			cancel()
 		}
@@ -97,13 +101,14 @@ func post[T any](ctx context.Context, to chan<- T, message T) {
 }
 
 func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
-	return &loop{
-		cfg: cfg, log: log, started: time.Now(), node: planner, objects: newObjects(),
+	l := &loop{
+		cfg: cfg, log: log, started: time.Now(), node: planner,
 		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
-		source:  files.New(files.Options{Dir: cfg.Manifests, NodeName: cfg.NodeName, Log: log}),
 		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
-		ended: make(chan struct{}),
+		restart: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
+	l.openSource()
+	return l
 }
 
 // openFamilies opens a writer for each family that the kernel has.
@@ -133,6 +138,9 @@ func (l *loop) openFamilies() error {
 }
 
 func (l *loop) close() {
+	if err := l.store.Close(); err != nil {
+		l.log.Warn("the cache may lack the last changes", "error", err)
+	}
 	for _, p := range l.proxiers {
 		p.close()
 	}

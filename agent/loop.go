@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"sluice/agent/config"
 	"sluice/agent/health"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/source"
-	"sluice/proxy"
+	"sluice/store"
 )
 
 // loop owns everything that changes: the objects, the plans and the writers.
@@ -24,22 +22,29 @@ type loop struct {
 	started time.Time
 	source  source.Source
 
-	objects  *objects
-	facts    *nodeaddr.Facts // nil until they are known
-	synced   bool
+	store  *store.Store
+	cached store.Cached    // what the cache had at the start
+	facts  *nodeaddr.Facts // nil until they are known
+	// synced says that the source has handed over everything since this agent started,
+	// or since the store lost it.
+	synced bool
+	// planned says that all Services are planned. They are not before all that is needed is known.
+	planned  bool
 	problems []source.Problem
 	proxiers []*proxier
 	node     nodePlanner
 	tracker  *health.Tracker
 
 	lastWrite time.Time
-	settled   bool      // the first write is done
+	settled   bool // the first write is done
+	dirty     store.Dirty
 	nextSync  time.Time // of the periodic look at flows
 
 	batches chan batch
 	addrs   chan nodeaddr.Facts
 	foreign chan *proxier
 	calls   chan func()
+	restart chan struct{} // the source is to begin anew
 	ended   chan struct{} // closed when run returns
 }
 
@@ -50,6 +55,8 @@ type batch struct {
 	exist    map[source.Name]struct{}
 	problems *[]source.Problem
 	synced   bool
+	inStep   source.Kind // everything of it up to version was handed over
+	version  string
 }
 
 // Apply implements source.Sink.
@@ -60,6 +67,11 @@ func (l *loop) Apply(ctx context.Context, changes []source.Change) error {
 // Replace implements source.Sink.
 func (l *loop) Replace(ctx context.Context, kind source.Kind, exist map[source.Name]struct{}) error {
 	return l.send(ctx, batch{kind: kind, exist: exist})
+}
+
+// inStep is told how far the source is in step with where it reads from.
+func (l *loop) inStep(kind source.Kind, version string) {
+	_ = l.send(context.Background(), batch{inStep: kind, version: version})
 }
 
 // Synced implements source.Sink.
@@ -112,13 +124,16 @@ func (l *loop) run(ctx context.Context) {
 			l.take(b)
 		case f := <-l.addrs:
 			l.facts = &f
-			l.replanNode()
+			l.node.changed = true
 		case p := <-l.foreign:
 			l.mend(p)
+		case <-l.store.Lost():
+			l.lost()
 		case call := <-l.calls:
 			call()
 		case <-timer.C:
 		}
+		l.plan()
 		now := time.Now()
 		l.write(ctx, now)
 		l.checkFlows(ctx, now)
@@ -132,92 +147,32 @@ func (l *loop) take(b batch) {
 	case b.synced:
 		if !l.synced {
 			l.synced = true
-			l.log.Info("all objects are known", "source", l.source.String(), "services", len(l.objects.services))
+			for _, kind := range source.Kinds {
+				l.store.InStep(kind, l.store.ResourceVersion(kind), time.Now())
+			}
+			l.log.Info("all objects are known", "source", l.source.String(), "services", l.store.Counts()[source.Service])
 		}
 	case b.problems != nil:
 		l.problems = *b.problems
 	case b.exist != nil:
-		b.changes = l.objects.missing(b.kind, b.exist)
+		b.changes = l.store.Missing(b.kind, b.exist)
+	case b.inStep != "":
+		l.store.InStep(b.inStep, b.version, time.Now())
 	}
-	if len(b.changes) == 0 {
-		return
-	}
-	d := dirty{services: map[proxy.ServiceName]struct{}{}}
-	for _, c := range b.changes {
-		l.objects.apply(c, l.cfg.NodeName, &d)
-	}
-	if d.node && l.replanNode() {
-		return // with all Services
-	}
-	l.plan(maps.Keys(d.services))
-}
-
-// plan plans Services again in all families.
-func (l *loop) plan(names func(func(proxy.ServiceName) bool)) {
-	now := time.Now()
-	for name := range names {
-		svc, slices := l.objects.get(name)
-		for _, p := range l.proxiers {
-			var plan *proxy.ServicePlan
-			if svc != nil {
-				plan = proxy.PlanService(&p.node, svc, slices, p.slots)
-			}
-			l.logIgnored(p, name, plan)
-			p.set(name, plan, now)
-			p.publisher.plan(name, p.state.Plan(name))
-		}
-	}
-	for _, p := range l.proxiers {
-		begun, ended := p.state.ConflictChanges()
-		for _, c := range begun {
-			p.log.Warn("two Services claim one address; the older one has it", "conflict", c.String())
-		}
-		for _, c := range ended {
-			p.log.Info("conflict ended", "conflict", c.String())
-		}
+	for i := range b.changes {
+		l.identify(&b.changes[i])
+		l.store.Apply(b.changes[i], &l.dirty)
 	}
 }
 
-// logIgnored says once what is not served of a Service.
-func (l *loop) logIgnored(p *proxier, name proxy.ServiceName, plan *proxy.ServicePlan) {
-	if plan == nil || len(plan.Ignored) == 0 {
-		return
+// lost handles the loss of the cache file while it was in use. Plans and rules stay
+// as they are until the source has handed over everything anew.
+func (l *loop) lost() {
+	l.synced, l.planned, l.cached = false, false, store.Cached{Why: "the cache file was lost"}
+	select {
+	case l.restart <- struct{}{}:
+	default: // it is about to anyway
 	}
-	var before []string
-	if old := p.state.Plan(name); old != nil {
-		before = old.Ignored
-	}
-	for _, what := range plan.Ignored {
-		if !slices.Contains(before, what) {
-			p.log.Warn("part of a Service is not served", "service", name.String(), "reason", what)
-		}
-	}
-}
-
-// replanNode takes in what is known of the node; it tells whether it planned all Services again.
-func (l *loop) replanNode() bool {
-	if l.facts == nil {
-		return false
-	}
-	now := time.Now()
-	all := false
-	for _, p := range l.proxiers {
-		node, settings, why := l.node.plan(p.family, l.facts, l.objects)
-		if why != p.detection {
-			p.log.Info("local detection", "choice", why)
-			p.detection = why
-		}
-		p.setSettings(settings, now)
-		if !sameNode(&p.node, &node) {
-			p.node, all = node, true
-			p.publisher.node(node.NodePortAddrs)
-		}
-	}
-	l.tracker.SetNodeEligible(health.NodeEligible(l.objects.node))
-	if all {
-		l.plan(l.objects.names())
-	}
-	return all
 }
 
 // mend handles the news that another program changed our rules.
@@ -227,14 +182,10 @@ func (l *loop) mend(p *proxier) {
 	p.mustReconcile(time.Now())
 }
 
-// ready tells whether all that a plan needs is known. Nothing is written before,
-// for it could take away what an earlier agent put into the kernel.
-func (l *loop) ready() bool { return l.synced && l.facts != nil }
-
 // write brings into the kernel what is due. A change that comes alone is written
 // at once; while changes keep coming, one write follows the other after MinSyncPeriod.
 func (l *loop) write(ctx context.Context, now time.Time) {
-	if !l.ready() || now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod)) {
+	if !l.planned || now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod)) {
 		return
 	}
 	for _, p := range l.proxiers {
@@ -248,6 +199,7 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 	if !l.settled && l.lastWrite == now {
 		// What the start needed (a list of everything, the kernel's state) is not needed again.
 		l.settled = true
+		l.store.ReleaseMemory()
 		debug.FreeOSMemory()
 	}
 }
@@ -255,7 +207,7 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 // checkFlows looks for stale flows after writes. Each SyncPeriod it does so in any case, and what
 // could not be listened at is tried again.
 func (l *loop) checkFlows(ctx context.Context, now time.Time) {
-	if !l.ready() {
+	if !l.planned {
 		return
 	}
 	periodic := !now.Before(l.nextSync)
@@ -277,7 +229,7 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 func (l *loop) wake(now time.Time) time.Time {
 	at := l.nextSync
 	for _, p := range l.proxiers {
-		if retry, waiting := p.due(); waiting && l.ready() {
+		if retry, waiting := p.due(); waiting && l.planned {
 			at = earlier(at, later(retry, l.lastWrite.Add(l.cfg.MinSyncPeriod)))
 		}
 		if p.flowCheck && p.queued.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"sluice/agent/config"
 	"sluice/agent/nodeaddr"
@@ -18,6 +19,7 @@ type nodePlanner struct {
 	masqueradeAll bool
 	nodePorts     proxy.NodePortSelector
 	detection     proxy.DetectionFlags
+	changed       bool // the node's addresses did
 }
 
 func newNodePlanner(cfg *config.Config) (nodePlanner, error) {
@@ -33,7 +35,7 @@ func newNodePlanner(cfg *config.Config) (nodePlanner, error) {
 }
 
 // plan returns the node and the settings of a family, and which local detection was chosen and why.
-func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, o *objects) (proxy.Node, proxy.Settings, string) {
+func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, object *corev1.Node, cidrs []*networkingv1.ServiceCIDR) (proxy.Node, proxy.Settings, string) {
 	node := proxy.Node{Family: f, Name: n.name, MasqueradeAll: n.masqueradeAll, LocalhostNodePorts: n.nodePorts.Localhost(f)}
 	for _, a := range facts.All() {
 		if proxy.FamilyOf(a) == f {
@@ -41,19 +43,19 @@ func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, o *objects) (p
 		}
 	}
 	var podCIDRs []string
-	if o.node != nil {
-		node.Zone = o.node.Labels[corev1.LabelTopologyZone]
-		podCIDRs = o.node.Spec.PodCIDRs
-		if len(podCIDRs) == 0 && o.node.Spec.PodCIDR != "" {
-			podCIDRs = []string{o.node.Spec.PodCIDR}
+	if object != nil {
+		node.Zone = object.Labels[corev1.LabelTopologyZone]
+		podCIDRs = object.Spec.PodCIDRs
+		if len(podCIDRs) == 0 && object.Spec.PodCIDR != "" {
+			podCIDRs = []string{object.Spec.PodCIDR}
 		}
 	}
-	node.NodePortAddrs = n.nodePorts.Addrs(f, node.Addrs, primaryAddr(f, facts, o.node))
+	node.NodePortAddrs = n.nodePorts.Addrs(f, node.Addrs, primaryAddr(f, facts, object))
 	detection, why, err := n.detection.Select(f, podCIDRs)
 	if err != nil { // the configuration was checked before: only what depends on the Node is left
 		why = err.Error()
 	}
-	return node, proxy.Settings{Detection: detection, ServiceCIDRs: serviceCIDRs(f, o)}, why
+	return node, proxy.Settings{Detection: detection, ServiceCIDRs: serviceCIDRs(f, cidrs)}, why
 }
 
 // primaryAddr is the node's first InternalIP of the family, as long as the node
@@ -75,9 +77,9 @@ func primaryAddr(f proxy.Family, facts *nodeaddr.Facts, node *corev1.Node) netip
 	return facts.Primary(f)
 }
 
-func serviceCIDRs(f proxy.Family, o *objects) []netip.Prefix {
+func serviceCIDRs(f proxy.Family, objects []*networkingv1.ServiceCIDR) []netip.Prefix {
 	var all []netip.Prefix
-	for _, c := range o.cidrs {
+	for _, c := range objects {
 		for _, s := range c.Spec.CIDRs {
 			if p, err := netip.ParsePrefix(s); err == nil && proxy.FamilyOf(p.Addr()) == f {
 				all = append(all, p.Masked())

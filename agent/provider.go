@@ -8,6 +8,9 @@ import (
 	"os"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
 	"sluice/agent/config"
 	"sluice/agent/status"
 	"sluice/agent/version"
@@ -24,7 +27,7 @@ func (l *loop) status() status.Status {
 	s := status.Status{
 		Version: version.Get().Version, PID: os.Getpid(), Started: l.started, Mode: config.ModeNFTables,
 		Node:   l.cfg.NodeName,
-		Source: l.source.String(), Synced: l.synced, Objects: l.objects.counts(),
+		Source: l.source.String(), Synced: l.synced, Objects: l.store.Counts(),
 		Problems: l.problems,
 	}
 	if !l.synced {
@@ -118,21 +121,26 @@ func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error
 
 // servedService is a Service with its plans in the families it is served in.
 type servedService struct {
-	serviceObjects
-	plans []*proxy.ServicePlan
+	service *corev1.Service
+	slices  []*discoveryv1.EndpointSlice
+	plans   []*proxy.ServicePlan
 }
 
 // served lists the Services that are served, by namespace and name.
 func (l *loop) served() []servedService {
 	var list []servedService
-	for name, o := range l.objects.services {
-		s := servedService{serviceObjects: *o}
+	for name := range l.store.Names() {
+		var s servedService
 		for _, p := range l.proxiers {
-			if plan := p.state.Plan(name); plan != nil {
+			if plan := p.state.Plan(proxy.ServiceName(name)); plan != nil {
 				s.plans = append(s.plans, plan)
 			}
 		}
-		if len(s.plans) > 0 {
+		if len(s.plans) == 0 {
+			continue
+		}
+		var err error
+		if s.service, s.slices, err = l.store.Service(name); err == nil && s.service != nil {
 			list = append(list, s)
 		}
 	}

@@ -100,7 +100,6 @@ func TestExitCodes(t *testing.T) {
 		{"agent --no-such-flag", 2, `See "sluice agent --help"`},
 		{"agent --manifests", 2, "needs an argument"},
 		{"agent --manifests /m extra", 2, `"extra"`},
-		{"agent", 2, "--manifests DIR"},
 		{"agent --manifests /m --sync-period soon", 2, `--sync-period: "soon"`},
 		{"agent --manifests /m --proxy-mode iptables", 2, "auto or nftables"},
 		{"agent --hostname-override a --node-name b --manifests /m", 2, "two forms of the same flag"},

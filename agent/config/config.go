@@ -40,13 +40,14 @@ const (
 // Config is the whole configuration. Every field is one option: a flag of
 // `sluice agent`, an environment variable and a key of the configuration file.
 type Config struct {
-	// NodeName (--hostname-override) is the name of this node's Node object. Never empty
-	// after Load: the default is the host name in lower case, as the kubelet has it.
+	// NodeName (--hostname-override) is the name of this node's Node object. Empty: that of the
+	// kubelet's certificate beside the kubeconfig, else the host name, in lower case.
 	NodeName string
 
 	// Manifests (--manifests) is a directory of YAML and JSON manifests to read objects from.
 	Manifests string
-	// Kubeconfig (--kubeconfig) is kept for the API source, which is not built in yet.
+	// Kubeconfig (--kubeconfig) is how to reach the API server, unless Manifests is set. Empty: the
+	// one that k3s writes for its own proxy, or another at a known place.
 	Kubeconfig string
 
 	// ProxyMode (--proxy-mode) is ModeAuto or ModeNFTables.
@@ -83,8 +84,11 @@ type Config struct {
 	// Profiling (--profiling) serves profiles of the process beside the metrics.
 	Profiling bool
 
-	// DataDir (--data-dir) is for what the agent keeps over a restart.
+	// DataDir (--data-dir) is for what the agent keeps over a restart: the cache of objects.
 	DataDir string
+	// CacheCommitInterval (--cache-commit-interval) is the least time between two writes of the
+	// cache while objects keep changing; each wears the SD card a little.
+	CacheCommitInterval time.Duration
 	// Socket (--socket) is the unix socket of `sluice status` and `sluice get`.
 	Socket string
 

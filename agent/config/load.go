@@ -14,8 +14,6 @@ type Sources struct {
 	Flags map[string][]string
 	// LookupEnv is os.LookupEnv, or a stand-in.
 	LookupEnv func(name string) (string, bool)
-	// Hostname is os.Hostname, or a stand-in.
-	Hostname func() (string, error)
 }
 
 // value is what one source says of an option.
@@ -54,20 +52,14 @@ func Load(src Sources) (c Config, warnings []string, err error) {
 			errs = append(errs, fmt.Errorf("%s: %w", v.origin, err))
 		}
 	}
-	if c.NodeName == "" {
-		c.NodeName, err = src.Hostname()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read the host name: %w; set --hostname-override", err))
-		}
-	}
 	// As the kubelet does: a Node's name is a DNS name, and has no capitals.
 	c.NodeName = strings.ToLower(strings.TrimSpace(c.NodeName))
 	return c, warnings, errors.Join(errs...)
 }
 
-// FromProcess is Load's Sources with this process's environment and host name.
+// FromProcess is Load's Sources with this process's environment.
 func FromProcess(flags map[string][]string) Sources {
-	return Sources{Flags: flags, LookupEnv: os.LookupEnv, Hostname: os.Hostname}
+	return Sources{Flags: flags, LookupEnv: os.LookupEnv}
 }
 
 func find(options []Option, name string) *Option {

@@ -48,7 +48,6 @@ func (w world) load(t *testing.T) (c Config, warnings []string, err error) {
 	c, warnings, err = Load(Sources{
 		Flags:     flags,
 		LookupEnv: func(name string) (string, bool) { v, ok := w.env[name]; return v, ok },
-		Hostname:  func() (string, error) { return "Pi-4.Example.org", nil },
 	})
 	for i := range warnings {
 		warnings[i] = strings.ReplaceAll(warnings[i], dir+"/", "")
@@ -59,7 +58,6 @@ func (w world) load(t *testing.T) (c Config, warnings []string, err error) {
 // defaults is the configuration of one who sets nothing.
 func defaults() Config {
 	return Config{
-		NodeName:           "pi-4.example.org",
 		ProxyMode:          ModeAuto,
 		NodePortAddresses:  []string{"primary"},
 		SyncPeriod:         30 * time.Second,
@@ -68,8 +66,10 @@ func defaults() Config {
 		MetricsBindAddress: netip.MustParseAddrPort("127.0.0.1:10249"),
 		MetricsServices:    500,
 		DataDir:            "/var/lib/sluice",
-		Socket:             "/run/sluice/sluice.sock",
-		LogFormat:          LogText,
+
+		CacheCommitInterval: 5 * time.Second,
+		Socket:              "/run/sluice/sluice.sock",
+		LogFormat:           LogText,
 	}
 }
 
@@ -265,9 +265,8 @@ func TestDefaultFileMayBeMissing(t *testing.T) {
 	}
 	c, _, err := Load(Sources{
 		LookupEnv: func(string) (string, bool) { return "", false },
-		Hostname:  func() (string, error) { return "n", nil },
 	})
-	if err != nil || c.NodeName != "n" {
+	if err != nil || c.NodeName != "" {
 		t.Errorf("got node %q, error %v", c.NodeName, err)
 	}
 }

@@ -22,17 +22,10 @@ func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if c.Manifests == "" {
-		if c.Kubeconfig != "" {
-			bad("--kubeconfig %s: this version cannot read from an API server; use --manifests DIR", c.Kubeconfig)
-		} else {
-			bad("--manifests is not set: there is nothing to read Services from; use --manifests DIR")
-		}
-	}
 	if c.ProxyMode == ModeIPTables {
 		bad("--proxy-mode %s: this version writes nftables rules only; use auto or nftables", c.ProxyMode)
 	}
-	if msgs := validation.IsDNS1123Subdomain(c.NodeName); len(msgs) > 0 {
+	if msgs := validation.IsDNS1123Subdomain(c.NodeName); c.NodeName != "" && len(msgs) > 0 {
 		bad("--hostname-override %q cannot be a node's name: %s", c.NodeName, strings.Join(msgs, "; "))
 	}
 
@@ -55,6 +48,9 @@ func (c *Config) Validate() error {
 
 	if c.SyncPeriod <= 0 {
 		bad("--sync-period %v must be greater than 0", c.SyncPeriod)
+	}
+	if c.CacheCommitInterval <= 0 {
+		bad("--cache-commit-interval %v must be greater than 0", c.CacheCommitInterval)
 	}
 	if c.MinSyncPeriod < 0 {
 		bad("--min-sync-period %v must not be negative", c.MinSyncPeriod)

@@ -23,8 +23,6 @@ func TestValidate(t *testing.T) {
 		}, nil},
 		{"no least time between writes", func(c *Config) { c.MinSyncPeriod = 0 }, nil},
 
-		{"no source", func(c *Config) { c.Manifests = "" }, []string{"--manifests is not set", "--manifests DIR"}},
-		{"kubeconfig alone", func(c *Config) { c.Manifests, c.Kubeconfig = "", "/k" }, []string{"--kubeconfig /k", "--manifests DIR"}},
 		{"iptables", func(c *Config) { c.ProxyMode = ModeIPTables }, []string{"--proxy-mode iptables", "auto or nftables"}},
 		{"node name", func(c *Config) { c.NodeName = "a_b" }, []string{`--hostname-override "a_b"`, "lower case"}},
 		{"bridge without name", func(c *Config) { c.DetectLocalMode = proxy.DetectBridgeInterface }, []string{"--pod-bridge-interface"}},
@@ -40,7 +38,7 @@ func TestValidate(t *testing.T) {
 		{"relative socket", func(c *Config) { c.Socket = "s" }, []string{`--socket "s"`, "absolute"}},
 		{"long socket", func(c *Config) { c.Socket = "/" + strings.Repeat("s", 107) }, []string{"107 bytes"}},
 		{"relative data dir", func(c *Config) { c.DataDir = "data" }, []string{`--data-dir "data"`}},
-		{"all at once", func(c *Config) { c.Manifests, c.Socket, c.SyncPeriod = "", "", -1 }, []string{"--manifests", "--socket", "--sync-period"}},
+		{"all at once", func(c *Config) { c.DataDir, c.Socket, c.SyncPeriod = "", "", -1 }, []string{"--data-dir", "--socket", "--sync-period"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

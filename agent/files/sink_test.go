@@ -55,8 +55,10 @@ func (r *recorder) Replace(_ context.Context, kind source.Kind, exist map[source
 func (r *recorder) Synced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	slices.Sort(r.replaced)
-	r.synced = slices.Equal(r.replaced, slices.Sorted(maps.Keys(r.objects)))
+	r.synced = true
+	for k := range r.objects {
+		r.synced = r.synced && slices.Contains(r.replaced, k)
+	}
 }
 
 func (r *recorder) SetProblems(problems []source.Problem) {

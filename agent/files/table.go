@@ -29,11 +29,12 @@ func newTable() *table {
 	}
 }
 
-// names returns the objects of a kind that were handed on.
+// names returns the objects of a kind that were handed on, or that a document names which
+// cannot be taken up: an earlier run may have known them, and they stay as they were.
 func (t *table) names(kind source.Kind) map[source.Name]struct{} {
 	names := map[source.Name]struct{}{}
 	for k, e := range t.entries {
-		if k.kind == kind && e.live {
+		if k.kind == kind && (e.live || len(e.claims) > 0) {
 			names[source.Name{Namespace: k.namespace, Name: k.name}] = struct{}{}
 		}
 	}

@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"sluice/agent/health"
+	"sluice/agent/source"
+	"sluice/proxy"
+	"sluice/store"
+)
+
+// ready tells whether all that planning needs is known, from the source or from
+// the cache. Nothing is planned and written before, for that could take away what an
+// earlier agent put into the kernel.
+func (l *loop) ready() bool { return (l.synced || l.cached.Complete) && l.facts != nil }
+
+// plan plans again what became dirty.
+func (l *loop) plan() {
+	if !l.ready() {
+		return
+	}
+	all := !l.planned
+	if all || l.dirty.Node || l.node.changed {
+		all = l.planNode() || all
+	}
+	if all {
+		l.planAll()
+	} else {
+		for name := range l.dirty.Services {
+			l.planService(name)
+		}
+	}
+	if all || len(l.dirty.Services) > 0 {
+		l.logConflicts()
+	}
+	l.planned, l.dirty = true, store.Dirty{}
+}
+
+// planAll plans all Services, and takes away those that are no more.
+func (l *loop) planAll() {
+	exist := map[proxy.ServiceName]struct{}{}
+	for name := range l.store.Names() {
+		exist[proxy.ServiceName(name)] = struct{}{}
+		l.planService(name)
+	}
+	for _, p := range l.proxiers {
+		var gone []proxy.ServiceName
+		for plan := range p.state.Plans() {
+			if _, ok := exist[plan.Name]; !ok {
+				gone = append(gone, plan.Name)
+			}
+		}
+		for _, name := range gone {
+			l.planService(source.Name(name))
+		}
+	}
+}
+
+// planService plans a Service in all families. If it cannot be read, its plan stays.
+func (l *loop) planService(name source.Name) {
+	svc, slices, err := l.store.Service(name)
+	if err != nil {
+		l.log.Warn("a Service stays as it was planned before", "error", err)
+		return
+	}
+	now := time.Now()
+	for _, p := range l.proxiers {
+		var plan *proxy.ServicePlan
+		if svc != nil {
+			plan = proxy.PlanService(&p.node, svc, slices, p.slots)
+		}
+		l.logIgnored(p, plan)
+		p.set(proxy.ServiceName(name), plan, now)
+		p.publisher.plan(proxy.ServiceName(name), p.state.Plan(proxy.ServiceName(name)))
+	}
+}
+
+// planNode takes in what is known of the node, and tells whether that concerns all Services.
+func (l *loop) planNode() (all bool) {
+	l.node.changed = false
+	node, err := l.store.Node()
+	if err != nil {
+		l.log.Warn("what is known of the node stays as it is", "error", err)
+		return false
+	}
+	cidrs, err := l.store.ServiceCIDRs()
+	if err != nil {
+		l.log.Warn("what is known of the node stays as it is", "error", err)
+		return false
+	}
+	now := time.Now()
+	for _, p := range l.proxiers {
+		planned, settings, why := l.node.plan(p.family, l.facts, node, cidrs)
+		if why != p.detection {
+			p.log.Info("local detection", "choice", why)
+			p.detection = why
+		}
+		p.setSettings(settings, now)
+		if !sameNode(&p.node, &planned) {
+			p.node, all = planned, true
+			p.publisher.node(planned.NodePortAddrs)
+		}
+	}
+	l.tracker.SetNodeEligible(health.NodeEligible(node))
+	return all
+}
+
+func (l *loop) logConflicts() {
+	for _, p := range l.proxiers {
+		begun, ended := p.state.ConflictChanges()
+		for _, c := range begun {
+			p.log.Warn("two Services claim one address; the older one has it", "conflict", c.String())
+		}
+		for _, c := range ended {
+			p.log.Info("conflict ended", "conflict", c.String())
+		}
+	}
+}
+
+// logIgnored says once what is not served of a Service.
+func (l *loop) logIgnored(p *proxier, plan *proxy.ServicePlan) {
+	if plan == nil || len(plan.Ignored) == 0 {
+		return
+	}
+	var before []string
+	if old := p.state.Plan(plan.Name); old != nil {
+		before = old.Ignored
+	}
+	for _, what := range plan.Ignored {
+		if !slices.Contains(before, what) {
+			p.log.Warn("part of a Service is not served", "service", plan.Name.String(), "reason", what)
+		}
+	}
+}

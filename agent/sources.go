@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice/agent/config"
+	"sluice/agent/files"
+	"sluice/agent/kube"
+	"sluice/agent/source"
+	"sluice/store"
+)
+
+// cacheFile is the name of the cache in --data-dir.
+const cacheFile = "objects.db"
+
+// nodeName finds this node's name where it is not configured.
+func nodeName(cfg *config.Config, log *slog.Logger) (string, error) {
+	name, from, err := kube.NodeName(cfg.Kubeconfig)
+	if err == nil {
+		log.Info("node name found", "name", name, "from", from)
+	}
+	return name, err
+}
+
+// openSource opens the source and the store, which remembers the objects of an
+// earlier run: those of an API server that cannot be reached yet, and those whose manifest
+// was broken meanwhile.
+func (l *loop) openSource() {
+	o := store.Options{
+		Path: filepath.Join(l.cfg.DataDir, cacheFile), CommitInterval: l.cfg.CacheCommitInterval, Log: l.log,
+		Identity: store.Identity{NodeName: l.cfg.NodeName},
+	}
+	if l.cfg.Manifests != "" {
+		l.source = files.New(files.Options{Dir: l.cfg.Manifests, NodeName: l.cfg.NodeName, Log: l.log})
+		o.Identity.Source = l.source.String()
+	} else {
+		kube.LogLibraries(l.log)
+		l.source = kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: l.inStep})
+		o.Identity.Source = "API server"
+		// The kubeconfig names no cluster. That its certificate authority is the same is the best that
+		// is known before the server answers: the address is 127.0.0.1 on every k3s node.
+		if id, err := kube.ReadIdentity(l.cfg.Kubeconfig); err == nil {
+			o.Identity.Facts = map[string]string{factAuthorities: strings.Join(id.Authorities, ",")}
+		}
+	}
+	l.store, l.cached = store.Open(o)
+	if !l.cached.Complete {
+		l.log.Info("the cache is not used: rules stay as they are until all objects are known", "reason", l.cached.Why)
+		return
+	}
+	age := "unknown"
+	if d, known := l.store.Age(time.Now()); known {
+		age = d.Round(time.Second).String()
+	}
+	l.log.Info("Services are served from the cache until the source answers", "services", l.store.Counts()[source.Service], "age", age)
+}
+
+// Names of the facts that tell clusters apart, in the cache. The ClusterIP of the Service
+// default/kubernetes never changes while a cluster lives.
+const (
+	factAuthorities = "certificate authority"
+	factKubernetes  = "ClusterIP of default/kubernetes"
+)
+
+// identify notes the facts that come with the objects.
+func (l *loop) identify(c *source.Change) {
+	svc, ok := c.Object.(*corev1.Service)
+	if !ok || svc.Namespace != "default" || svc.Name != "kubernetes" {
+		return
+	}
+	if was, same := l.store.SetIdentity(factKubernetes, svc.Spec.ClusterIP); !same {
+		l.log.Warn("this is another cluster than the one in the cache: what is not in it goes as soon as all objects are known",
+			"fact", factKubernetes, "was", was, "is", svc.Spec.ClusterIP)
+	}
+}
+
+// runSource runs the source until ctx ends, and begins anew when the store has lost what it knew.
+func (l *loop) runSource(ctx context.Context) error {
+	for ctx.Err() == nil {
+		run, cancel := context.WithCancel(ctx)
+		stop := make(chan error, 1)
+		go func() { stop <- l.source.Run(run, l) }()
+		var err error
+		select {
+		case err = <-stop:
+			cancel()
+			if ctx.Err() == nil && err != nil {
+				return err
+			}
+		case <-l.restart:
+			cancel()
+			<-stop
+		}
+	}
+	return nil
+}
