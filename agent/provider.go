@@ -30,9 +30,10 @@ func (l *loop) status() status.Status {
 		Source: l.source.String(), Synced: l.synced, Objects: l.store.Counts(),
 		Problems: l.problems,
 	}
-	if !l.synced {
+	if !l.planned {
 		s.Reasons = append(s.Reasons, "Not all objects are known yet: nothing was written since the start.")
 	}
+	s.Cache = l.cacheStatus()
 	if l.facts != nil {
 		s.NodeAddresses = l.facts.All()
 	}
@@ -62,6 +63,19 @@ func (l *loop) status() status.Status {
 	s.Services = len(served)
 	s.Healthy = len(s.Reasons) == 0
 	return s
+}
+
+func (l *loop) cacheStatus() status.Cache {
+	stats := l.store.Stats()
+	c := status.Cache{
+		Path: l.cachePath(), Serving: !l.synced && l.cached.Complete,
+		Size: stats.FileSize, BytesWritten: stats.BytesWritten, Waiting: stats.Waiting,
+	}
+	c.Age, _ = l.knowledgeAge()
+	if stats.LastError != nil {
+		c.LastError = stats.LastError.Error()
+	}
+	return c
 }
 
 func (p *proxier) status() status.Family {

@@ -28,12 +28,23 @@ func nodeName(cfg *config.Config, log *slog.Logger) (string, error) {
 	return name, err
 }
 
+func (l *loop) cachePath() string { return filepath.Join(l.cfg.DataDir, cacheFile) }
+
+// knowledgeAge is how long ago the objects were in step with the API server. It is
+// unknown with manifests, which are read as they are.
+func (l *loop) knowledgeAge() (time.Duration, bool) {
+	if l.cfg.Manifests != "" {
+		return 0, false
+	}
+	return l.store.Age(time.Now())
+}
+
 // openSource opens the source and the store, which remembers the objects of an
 // earlier run: those of an API server that cannot be reached yet, and those whose manifest
 // was broken meanwhile.
 func (l *loop) openSource() {
 	o := store.Options{
-		Path: filepath.Join(l.cfg.DataDir, cacheFile), CommitInterval: l.cfg.CacheCommitInterval, Log: l.log,
+		Path: l.cachePath(), CommitInterval: l.cfg.CacheCommitInterval, Log: l.log,
 		Identity: store.Identity{NodeName: l.cfg.NodeName},
 	}
 	if l.cfg.Manifests != "" {
@@ -50,6 +61,7 @@ func (l *loop) openSource() {
 		}
 	}
 	l.store, l.cached = store.Open(o)
+	l.tracker.SetKnowledge(l.knowledgeAge)
 	if !l.cached.Complete {
 		l.log.Info("the cache is not used: rules stay as they are until all objects are known", "reason", l.cached.Why)
 		return

@@ -18,6 +18,7 @@ type Tracker struct {
 	queued     map[proxy.Family]time.Time
 	updated    map[proxy.Family]time.Time
 	ineligible bool
+	age        func() (time.Duration, bool) // nil: unknown
 	probes     Probes
 }
 
@@ -82,6 +83,14 @@ func (t *Tracker) SetNodeEligible(eligible bool) {
 	t.ineligible = !eligible
 }
 
+// SetKnowledge sets what tells how long ago the objects were in step with the API server, if that is known.
+// An old cache makes no one unhealthy: its rules are the best there are.
+func (t *Tracker) SetKnowledge(age func() (time.Duration, bool)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.age = age
+}
+
 // Healthy tells whether no family has a change that waits too long.
 func (t *Tracker) Healthy() bool { return t.status().Healthy }
 
@@ -93,6 +102,8 @@ type status struct {
 	NodeEligible *bool                   `json:"nodeEligible,omitempty"`
 	Healthy      bool                    `json:"healthy"`
 	Status       map[string]familyStatus `json:"status,omitempty"`
+	// KnowledgeAgeSeconds is not in kube-proxy's answer; nil if unknown.
+	KnowledgeAgeSeconds *float64 `json:"knowledgeAgeSeconds,omitempty"`
 }
 
 // familyStatus is a part of status; it stands under "IPv4" or "IPv6".
@@ -107,6 +118,12 @@ func (t *Tracker) status() status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := status{CurrentTime: t.now(), Healthy: true, Status: map[string]familyStatus{}}
+	if t.age != nil {
+		if age, known := t.age(); known {
+			seconds := age.Seconds()
+			s.KnowledgeAgeSeconds = &seconds
+		}
+	}
 	for _, f := range proxy.Families {
 		updated, once := t.updated[f]
 		queued, waiting := t.queued[f]

@@ -30,10 +30,16 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 	line("nodeports", "at %s", join(s.NodePortAddresses))
 	line("pods", "%s", s.Detection)
 	synced := "synced"
-	if !s.Synced {
+	switch {
+	case s.Cache.Serving:
+		synced = "no answer yet: served from the cache"
+	case !s.Synced:
 		synced = "not synced yet"
 	}
 	line("source", "%s, %s%s", s.Source, synced, s.objects())
+	if s.Cache.Path != "" {
+		line("cache", "%s", s.Cache.text())
+	}
 	for _, f := range s.Families {
 		line(f.Family.String(), "%s", f.text(now))
 		if f.LastError != "" {
@@ -67,9 +73,22 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 func (s *Status) objects() string {
 	var b strings.Builder
 	for _, kind := range slices.Sorted(maps.Keys(s.Objects)) {
-		fmt.Fprintf(&b, ", %d %s", s.Objects[kind], kind)
+		if n := s.Objects[kind]; n > 0 {
+			fmt.Fprintf(&b, ", %d %s", n, kind)
+		}
 	}
 	return b.String()
+}
+
+func (c *Cache) text() string {
+	text := fmt.Sprintf("%s, %d KiB", c.Path, c.Size>>10)
+	if c.Age > 0 {
+		text += fmt.Sprintf(", in step with the API server %s ago", duration(c.Age))
+	}
+	if c.LastError != "" {
+		text += "; not written: " + c.LastError
+	}
+	return text
 }
 
 func (f *Family) text(now time.Time) string {

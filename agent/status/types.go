@@ -56,6 +56,8 @@ type Status struct {
 	Objects map[source.Kind]int `json:"objects,omitempty"`
 	// Services counts the Services that are served.
 	Services int `json:"services"`
+	// Cache is what is kept over a restart.
+	Cache Cache `json:"cache"`
 
 	// Families has one entry for each IP family that is written.
 	Families []Family `json:"families"`
@@ -65,6 +67,25 @@ type Status struct {
 	// Conflicts are addresses that more than one Service claims, and other things of a
 	// Service that are not served, in whole sentences.
 	Conflicts []string `json:"conflicts,omitempty"`
+}
+
+// Cache is the state of the file that keeps the objects over a restart.
+type Cache struct {
+	// Path of the file.
+	Path string `json:"path"`
+	// Serving is true while the node is served from what an earlier agent left, as the source
+	// has not told everything yet.
+	Serving bool `json:"serving"`
+	// Age is how long ago the objects were in step with the API server, in nanoseconds; 0 with manifests,
+	// and if that is unknown.
+	Age time.Duration `json:"age,omitempty"`
+	// Size of the file, and BytesWritten since the start, in bytes.
+	Size         int64 `json:"size"`
+	BytesWritten int64 `json:"bytesWritten"`
+	// Waiting counts the changes that are not in the file yet.
+	Waiting int `json:"waiting"`
+	// LastError is why it could not be written last, or why there is none; empty if all is well.
+	LastError string `json:"lastError,omitempty"`
 }
 
 // Family is the state of one IP family.
