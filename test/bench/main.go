@@ -129,7 +129,7 @@ func (b *bench) run(ctx context.Context, changes int) error {
 // startAgent starts the agent and waits until the rules are complete.
 func (b *bench) startAgent(ctx context.Context) (time.Duration, error) {
 	b.cmd = exec.CommandContext(ctx, b.binary, "agent", "--manifests", b.manifests, "--socket", b.socket, "--hostname-override", "node1",
-		"--healthz-bind-address", "", "--log-format", "json", "--log-level", "debug", "--cluster-cidr", "10.128.0.0/9")
+		"--data-dir", filepath.Join(b.dir, "data"), "--healthz-bind-address", "", "--log-format", "json", "--log-level", "debug", "--cluster-cidr", "10.128.0.0/9")
 	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	b.cmd.Cancel = func() error { return b.cmd.Process.Signal(syscall.SIGTERM) }
 	b.cmd.WaitDelay = 10 * time.Second
