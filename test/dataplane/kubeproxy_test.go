@@ -1,28 +1,25 @@
 package dataplane
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"sluice/agent/source"
 	"sluice/proxy"
+	"sluice/test/kubeproxy"
 	"sluice/test/lab"
 )
 
@@ -32,15 +29,13 @@ const kubeProxyEnv = "SLUICE_KUBE_PROXY"
 
 // kubeProxy is a subject: a real kube-proxy in its nftables mode, before an API server of the tests' own.
 type kubeProxy struct {
-	lab    *lab.Lab
-	binary string
-	dir    string
-	api    *apiServer
-	config nodeConfig
-	cmd    *exec.Cmd
-	output bytes.Buffer
-	ended  chan struct{}
-	marks  uint16
+	lab     *lab.Lab
+	binary  string
+	dir     string
+	api     *apiServer
+	config  nodeConfig
+	process *kubeproxy.Process
+	marks   uint16
 }
 
 func newKubeProxy(l *lab.Lab, f proxy.Family) (subject, error) {
@@ -71,7 +66,7 @@ clusters: [{name: c, cluster: {server: "http://%s"}}]}`, listener.Addr())
 func (k *kubeProxy) path(name string) string { return filepath.Join(k.dir, name) }
 
 func (k *kubeProxy) Configure(ctx context.Context, c nodeConfig) error {
-	same := k.cmd != nil && c.Name == k.config.Name && c.MasqueradeAll == k.config.MasqueradeAll &&
+	same := k.process != nil && c.Name == k.config.Name && c.MasqueradeAll == k.config.MasqueradeAll &&
 		slices.Equal(c.NodePortAddrs, k.config.NodePortAddrs) && c.Detection.Mode == k.config.Detection.Mode &&
 		c.Detection.Interface == k.config.Detection.Interface && slices.Equal(c.Detection.PodCIDRs, k.config.Detection.PodCIDRs)
 	hadCIDRs := len(k.config.ServiceCIDRs) > 0
@@ -109,8 +104,8 @@ func texts(list []netip.Prefix) (s []string) {
 	return s
 }
 
-// writeConfig translates the configuration.
-func (k *kubeProxy) writeConfig() error {
+// translate gives kube-proxy's words for the configuration.
+func (k *kubeProxy) translate() kubeproxy.Config {
 	c := &k.config
 	var nodePorts []string
 	for _, a := range c.NodePortAddrs {
@@ -126,48 +121,25 @@ func (k *kubeProxy) writeConfig() error {
 	case proxy.DetectClusterCIDR:
 		clusterCIDR = strings.Join(texts(c.Detection.PodCIDRs), ",")
 	}
-	data, err := yaml.Marshal(map[string]any{
-		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
-		"clientConnection":  map[string]any{"kubeconfig": k.path("kubeconfig"), "contentType": "application/json", "qps": 1000, "burst": 1000},
-		"mode":              "nftables",
-		"nftables":          map[string]any{"masqueradeAll": c.MasqueradeAll, "minSyncPeriod": "1ms", "syncPeriod": "30s"},
-		"hostnameOverride":  c.Name,
-		"nodePortAddresses": nodePorts,
-		"detectLocalMode":   mode,
-		"detectLocal":       map[string]any{"bridgeInterface": c.Detection.Interface, "interfaceNamePrefix": c.Detection.Interface},
-		"clusterCIDR":       clusterCIDR,
-		"conntrack":         map[string]any{"maxPerCore": 0, "min": 0},
-	})
-	if err != nil {
-		return err
+	return kubeproxy.Config{
+		Kubeconfig: k.path("kubeconfig"), ContentType: "application/json", HostnameOverride: c.Name, NodePortAddresses: nodePorts,
+		DetectLocalMode: mode, ClusterCIDR: clusterCIDR, Interface: c.Detection.Interface, MasqueradeAll: c.MasqueradeAll,
+		MinSyncPeriod: "1ms",
 	}
-	return os.WriteFile(k.path("config.yaml"), data, 0o600)
 }
 
-func (k *kubeProxy) Restart(ctx context.Context) error {
+func (k *kubeProxy) Restart(ctx context.Context) (err error) {
 	k.stop()
-	if err := k.writeConfig(); err != nil {
+	if k.process, err = kubeproxy.Start(k.lab.Node.Namespace, k.binary, k.dir, k.translate()); err != nil {
 		return err
 	}
-	k.output.Reset()
-	k.cmd = exec.Command(k.binary, "--config", k.path("config.yaml"))
-	k.cmd.Stdout, k.cmd.Stderr = &k.output, &k.output
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := k.lab.Node.Start(k.cmd); err != nil {
-		return err
-	}
-	k.ended = make(chan struct{})
-	go func() {
-		k.cmd.Wait()
-		close(k.ended)
-	}()
 	return k.settle(ctx)
 }
 
 func (k *kubeProxy) stop() {
-	if k.cmd != nil {
-		k.cmd.Process.Kill()
-		<-k.ended
+	if k.process != nil {
+		k.process.Stop()
+		k.process = nil
 	}
 }
 
@@ -204,13 +176,13 @@ func (k *kubeProxy) settle(ctx context.Context) error {
 	family := strings.Fields(nftTable(k.config.Family))[0]
 	service, endpoint := fmt.Sprintf(" . %d ", port), fmt.Sprintf(":%d\n", port)
 	for {
-		listing, err := k.lab.Node.Run(ctx, "", "nft", "list", "table", family, "kube-proxy")
+		listing, err := k.lab.Node.Run(ctx, "", "nft", "list", "table", family, kubeproxy.TableName)
 		if strings.Contains(listing, service) && strings.Contains(listing, endpoint) {
 			return nil
 		}
 		select {
-		case <-k.ended:
-			return fmt.Errorf("kube-proxy ended:\n%s", k.output.String())
+		case <-k.process.Ended:
+			return fmt.Errorf("kube-proxy ended:\n%s", k.process.Output())
 		case <-ctx.Done():
 			return fmt.Errorf("kube-proxy did not take up the changes: %w", err)
 		case <-time.After(100 * time.Millisecond):
