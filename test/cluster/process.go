@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// process is a server that runs.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// start starts a server; its log is appended to a file of its name.
+func (c *Cluster) start(name, command string, args ...string) error {
+	if c.running[name] != nil {
+		return fmt.Errorf("start %s: it runs already", name)
+	}
+	log, err := os.OpenFile(c.file(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(command, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the tests end without a clean-up
+	if err := c.do(cmd.Start); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(p.ended)
+	}()
+	c.running[name] = p
+	return nil
+}
+
+// endLimit is how long a server may take to end when it is asked to.
+const endLimit = 30 * time.Second
+
+// end ends a server with a signal. One that does not run is no error.
+func (c *Cluster) end(name string, signal syscall.Signal) error {
+	p := c.running[name]
+	if p == nil {
+		return nil
+	}
+	delete(c.running, name)
+	_ = p.cmd.Process.Signal(signal) // it may have ended by itself
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(endLimit):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("%s did not end within %v of signal %v", name, endLimit, signal)
+	}
+}
+
+// StopServer ends kube-apiserver as an administrator does.
+func (c *Cluster) StopServer() error { return c.end("kube-apiserver", syscall.SIGTERM) }
+
+// KillServer ends kube-apiserver at once.
+func (c *Cluster) KillServer() error { return c.end("kube-apiserver", syscall.SIGKILL) }
+
+// StopEtcd ends etcd as an administrator does.
+func (c *Cluster) StopEtcd() error { return c.end("etcd", syscall.SIGTERM) }
+
+// KillEtcd ends etcd at once.
+func (c *Cluster) KillEtcd() error { return c.end("etcd", syscall.SIGKILL) }
+
+// ServerLog returns up to n bytes of the end of kube-apiserver's log.
+func (c *Cluster) ServerLog(n int) string {
+	text, err := os.ReadFile(c.file("kube-apiserver.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-n):])
+}
+
+// SaveEtcd copies etcd's data under a name. Neither server may run meanwhile.
+func (c *Cluster) SaveEtcd(name string) error {
+	return os.CopyFS(c.file("saved-"+name), os.DirFS(c.file("etcd")))
+}
+
+// RestoreEtcd brings back the data of SaveEtcd. Neither server may run meanwhile.
+func (c *Cluster) RestoreEtcd(name string) error {
+	if err := os.RemoveAll(c.file("etcd")); err != nil {
+		return err
+	}
+	return os.CopyFS(c.file("etcd"), os.DirFS(c.file("saved-"+name)))
+}
+
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
