@@ -353,9 +353,15 @@ func TestBindFailure(t *testing.T) {
 		t.Errorf("the taken port is logged %d times, want once:\n%s", got, n.log.String())
 	}
 	n.mustConnect(v6)
+	if listeners, failures := n.proxy.Stats(); listeners != 1 || failures != 3 {
+		t.Errorf("%d listeners after %d failures, want 1 and 3", listeners, failures)
+	}
 	taken.Close()
 	n.proxy.Sync(wanted)
 	n.mustConnect(v4)
+	if listeners, failures := n.proxy.Stats(); listeners != 2 || failures != 3 {
+		t.Errorf("%d listeners after %d failures, want 2 and 3", listeners, failures)
+	}
 }
 
 type logBuffer struct {

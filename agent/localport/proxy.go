@@ -52,6 +52,14 @@ type Proxy struct {
 	mu        sync.Mutex
 	listeners map[netip.AddrPort]*listener
 	failed    map[netip.AddrPort]string // the error that was logged for an address that cannot be had
+	failures  uint64
+}
+
+// Stats tells how many addresses are listened at, and how often one could not be had so far.
+func (p *Proxy) Stats() (listeners int, failures uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.listeners), p.failures
 }
 
 // New returns a Proxy that serves nothing yet.
@@ -116,6 +124,7 @@ func (p *Proxy) listen(at netip.AddrPort, route *proxy.Route) {
 	log := p.options.Log.With("service", route.Port.String(), "address", at.String())
 	socket, err := p.options.Listen(p.ctx, "tcp", at.String())
 	if err != nil {
+		p.failures++
 		if p.failed[at] != err.Error() {
 			log.Error("NodePort is not served on localhost; tried again at the next change", "error", err)
 			p.failed[at] = err.Error()

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/agent/config"
+	"sluice/test/kubeproxy"
 	"sluice/test/lab"
 )
 
@@ -38,11 +37,11 @@ var onlyAfterFailures = []string{
 // TestAsKubeProxy compares names, types, labels and buckets with those of a real
 // kube-proxy, and what is served beside the metrics.
 func TestAsKubeProxy(t *testing.T) {
-	cache, err := os.UserCacheDir()
+	dir, err := exec.Command("../../test/peers/build", "--dir").Output()
 	if err != nil {
-		t.Skip("no cache directory: ", err)
+		t.Fatal(err)
 	}
-	binary := filepath.Join(cache, "sluice", "kubernetes-1.37.2-"+runtime.GOARCH, "kube-proxy")
+	binary := filepath.Join(strings.TrimSpace(string(dir)), "kube-proxy")
 	if _, err := os.Stat(binary); err != nil {
 		t.Skipf("no kube-proxy to compare with (%v); test/peers/build makes it", err)
 	}
@@ -181,26 +180,23 @@ func newKubeProxy(t *testing.T, binary string) *runningKubeProxy {
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://%s"}}]}`, l.Addr())
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	dir := t.TempDir()
+	config := kubeproxy.Config{
+		Kubeconfig: filepath.Join(dir, "kubeconfig"), ContentType: "application/json", HostnameOverride: "n",
+		NodePortAddresses: []string{"primary", "localhost"}, FeatureGates: map[string]bool{"KubeProxyNFTablesLocalhostNodePorts": true},
+	}
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://%s"}}]}`, l.Addr())
+	if err := os.WriteFile(config.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "--kubeconfig", kubeconfig, "--kube-api-content-type", "application/json",
-		"--hostname-override", "n", "--proxy-mode", "nftables", "--conntrack-max-per-core", "0", "--conntrack-min", "0",
-		"--conntrack-tcp-timeout-established", "0", "--conntrack-tcp-timeout-close-wait", "0",
-		"--feature-gates", "KubeProxyNFTablesLocalhostNodePorts=true", "--nodeport-addresses", "primary,localhost")
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := ns.Start(cmd); err != nil {
+	process, err := kubeproxy.Start(ns, binary, dir, config)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cancel()
-		cmd.Wait()
+		process.Stop()
 		if t.Failed() {
-			t.Logf("kube-proxy:\n%s", &output)
+			t.Logf("kube-proxy:\n%s", process.Output())
 		}
 	})
 	k := &runningKubeProxy{api: api, client: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {

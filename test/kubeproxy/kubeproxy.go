@@ -32,6 +32,8 @@ type Config struct {
 	MasqueradeAll bool
 	// MinSyncPeriod empty is kube-proxy's default, one second.
 	MinSyncPeriod string
+	// FeatureGates are switched on or off, by name.
+	FeatureGates map[string]bool
 }
 
 // document is a KubeProxyConfiguration. Its clients are not slowed down, and it leaves the
@@ -51,6 +53,7 @@ func (c *Config) document() ([]byte, error) {
 		"detectLocalMode":   c.DetectLocalMode,
 		"detectLocal":       map[string]any{"bridgeInterface": c.Interface, "interfaceNamePrefix": c.Interface},
 		"clusterCIDR":       c.ClusterCIDR,
+		"featureGates":      c.FeatureGates,
 		"conntrack":         map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 	})
 }
