@@ -46,12 +46,13 @@ type detectLocal struct {
 
 // ownConfiguration has what kube-proxy's has no field for.
 type ownConfiguration struct {
-	Manifests       string `json:"manifests"`
-	DataDir         string `json:"dataDir"`
-	Socket          string `json:"socket"`
-	MetricsServices int    `json:"metricsServices"`
-	LogLevel        string `json:"logLevel"`
-	LogFormat       string `json:"logFormat"`
+	Manifests           string          `json:"manifests"`
+	DataDir             string          `json:"dataDir"`
+	CacheCommitInterval metav1.Duration `json:"cacheCommitInterval"`
+	Socket              string          `json:"socket"`
+	MetricsServices     int             `json:"metricsServices"`
+	LogLevel            string          `json:"logLevel"`
+	LogFormat           string          `json:"logFormat"`
 }
 
 // configz is the configuration as kube-proxy's /configz shows it.
@@ -71,7 +72,8 @@ func configz(c *config.Config, mode string) ([]byte, error) {
 			ClusterCIDR: strings.Join(cidrs, ","), NodePortAddresses: c.NodePortAddresses,
 		},
 		"sluice": ownConfiguration{
-			Manifests: c.Manifests, DataDir: c.DataDir, Socket: c.Socket, MetricsServices: c.MetricsServices,
+			Manifests: c.Manifests, DataDir: c.DataDir, CacheCommitInterval: metav1.Duration{Duration: c.CacheCommitInterval},
+			Socket: c.Socket, MetricsServices: c.MetricsServices,
 			LogLevel: strings.ToLower(c.LogLevel.String()), LogFormat: c.LogFormat,
 		},
 	})

@@ -39,6 +39,17 @@ func (r *Recorder) addOwn() {
 
 // addCache adds what the store knows of itself.
 func (r *Recorder) addCache() {
+	if r.o.InStep != nil {
+		r.registry.collected("sluice_cache_age_seconds", Gauge,
+			"Time since what is known of a kind was in step with the API server; none for a kind that never was, nor with manifests, which are read as they are", func(p *page) {
+				now, times := r.o.Now(), r.o.InStep()
+				for _, kind := range source.Kinds {
+					if at, ok := times[kind]; ok {
+						p.value(math.Max(0, now.Sub(at).Seconds()), string(kind))
+					}
+				}
+			}, "kind")
+	}
 	s := r.o.Store
 	if s == nil {
 		return
@@ -49,15 +60,6 @@ func (r *Recorder) addCache() {
 			p.value(float64(counts[kind]), string(kind))
 		}
 	}, "kind")
-	r.registry.collected("sluice_cache_age_seconds", Gauge,
-		"Time since what is known of a kind was in step with the source; none for a kind that never was", func(p *page) {
-			now, times := r.o.Now(), s.InStepTimes()
-			for _, kind := range source.Kinds {
-				if at, ok := times[kind]; ok {
-					p.value(math.Max(0, now.Sub(at).Seconds()), string(kind))
-				}
-			}
-		}, "kind")
 	stat := func(name string, typ Type, help string, value func(store.Stats) float64) {
 		r.registry.collected("sluice_cache_"+name, typ, help, func(p *page) { p.value(value(s.Stats())) })
 	}

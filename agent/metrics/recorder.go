@@ -25,6 +25,8 @@ type Options struct {
 	// Store is the cache; nil for none. Health answers /healthz and /livez; nil for none.
 	Store  *store.Store
 	Health *health.Tracker
+	// InStep tells when what is known of each kind was in step with the source; nil where that is always so.
+	InStep func() map[source.Kind]time.Time
 	// Services is the greatest number of Services for which new connections are told; 0 tells of none.
 	Services int
 	// ReadCounters reads the counters of a family from the kernel; nil is nft.ReadCounters.

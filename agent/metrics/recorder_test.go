@@ -48,7 +48,7 @@ func newRecorder(t testing.TB, clock *testClock) *Recorder {
 	s, _ := store.Open(store.Options{Identity: store.Identity{NodeName: "n"}})
 	t.Cleanup(func() { s.Close() })
 	return New(Options{
-		Families: proxy.Families[:], Store: s, Health: health.NewTracker(time.Minute, nil),
+		Families: proxy.Families[:], Store: s, InStep: s.InStepTimes, Health: health.NewTracker(time.Minute, nil),
 		Services: DefaultServices, ReadCounters: noCounters, Now: clock.Now,
 	})
 }
