@@ -16,7 +16,10 @@ import (
 
 	"sluice/agent/config"
 	"sluice/agent/health"
+	"sluice/agent/httpserver"
+	"sluice/agent/metrics"
 	"sluice/agent/nodeaddr"
+	"sluice/agent/notify"
 	"sluice/agent/status"
 	"sluice/agent/sysctl"
 	"sluice/agent/version"
@@ -42,6 +45,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	metrics.AllowProfiling(cfg.Profiling)
 	// Half of Go's default: the heap grows by half between collections. An idle agent
 	// collects rarely, and under churn the garbage is short-lived.
 	debug.SetGCPercent(50)
@@ -53,6 +57,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err := l.openFamilies(); err != nil {
 		return err
 	}
+	l.openMetrics()
 
 	// Everything below ends with ctx, and Run waits for it.
 	ctx, cancel := context.WithCancel(ctx)
@@ -75,6 +80,11 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if cfg.HealthzBindAddress.IsValid() {
 		running.Go(func() { health.Serve(ctx, cfg.HealthzBindAddress, l.tracker, health.Options{Log: log}) })
 	}
+	if cfg.MetricsBindAddress.IsValid() {
+		o := metrics.ServeOptions{Options: httpserver.Options{Log: log}, Mode: config.ModeNFTables, Config: &cfg}
+		running.Go(func() { metrics.Serve(ctx, cfg.MetricsBindAddress, l.metrics, o) })
+	}
+	running.Go(func() { l.notifier.Run(ctx) })
 	failed := make(chan error, 1)
 	running.Go(func() {
 		if err := l.runSource(ctx); err != nil {
@@ -135,6 +145,34 @@ func (l *loop) openFamilies() error {
 		return errors.Join(errs...)
 	}
 	return nil
+}
+
+// openMetrics makes what tells others of the loop: the metrics, and systemd's notifier.
+func (l *loop) openMetrics() {
+	o := metrics.Options{Store: l.store, Health: l.tracker, Services: l.cfg.MetricsServices, Log: l.log}
+	for _, p := range l.proxiers {
+		o.Families = append(o.Families, p.family)
+	}
+	l.metrics = metrics.New(o)
+	for _, p := range l.proxiers {
+		p.metrics = l.metrics
+	}
+	l.notifier = notify.New(notify.Options{Status: l.line, Log: l.log})
+}
+
+// line is one line for systemd. That the loop answers says that it lives.
+func (l *loop) line(ctx context.Context) (text string, err error) {
+	err = l.do(ctx, func() {
+		s := notify.State{Source: l.source.String(), Synced: l.synced, Problems: len(l.problems)}
+		s.Services, s.Endpoints = l.metrics.Served()
+		if age, known := l.knowledgeAge(); known {
+			s.Age = age
+		} else if !l.synced {
+			s.Age = -1
+		}
+		text = s.String()
+	})
+	return text, err
 }
 
 func (l *loop) close() {

@@ -9,7 +9,9 @@ import (
 
 	"sluice/agent/config"
 	"sluice/agent/health"
+	"sluice/agent/metrics"
 	"sluice/agent/nodeaddr"
+	"sluice/agent/notify"
 	"sluice/agent/source"
 	"sluice/store"
 )
@@ -34,6 +36,8 @@ type loop struct {
 	proxiers []*proxier
 	node     nodePlanner
 	tracker  *health.Tracker
+	metrics  *metrics.Recorder
+	notifier *notify.Notifier
 
 	lastWrite time.Time
 	settled   bool // the first write is done
@@ -159,9 +163,14 @@ func (l *loop) take(b batch) {
 	case b.inStep != "":
 		l.store.InStep(b.inStep, b.version, time.Now())
 	}
+	l.metrics.SetSource(l.synced, len(l.problems))
 	for i := range b.changes {
-		l.identify(&b.changes[i])
-		l.store.Apply(b.changes[i], &l.dirty)
+		c := &b.changes[i]
+		l.identify(c)
+		var d store.Dirty
+		l.store.Apply(*c, &d)
+		l.metrics.Received(*c, d.Node || len(d.Services) > 0)
+		l.dirty.Merge(&d)
 	}
 }
 
@@ -178,6 +187,7 @@ func (l *loop) lost() {
 // mend handles the news that another program changed our rules.
 func (l *loop) mend(p *proxier) {
 	p.repairs++
+	l.metrics.Repaired(p.family)
 	p.log.Warn("another program changed sluice's rules; they are compared and mended", "times", p.repairs)
 	p.mustReconcile(time.Now())
 }
@@ -193,6 +203,7 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 			l.lastWrite = now
 			if p.write(ctx) {
 				p.publisher.written(ctx)
+				l.notifier.Ready()
 			}
 		}
 	}

@@ -21,8 +21,10 @@ func (l *loop) plan() {
 		return
 	}
 	all := !l.planned
-	if all || l.dirty.Node || l.node.changed {
+	if node := l.dirty.Node || l.node.changed; all || node {
 		all = l.planNode() || all
+	} else if len(l.dirty.Services) == 0 {
+		return
 	}
 	if all {
 		l.planAll()
@@ -35,6 +37,11 @@ func (l *loop) plan() {
 		l.logConflicts()
 	}
 	l.planned, l.dirty = true, store.Dirty{}
+	for _, p := range l.proxiers {
+		if p.queued.IsZero() {
+			l.metrics.InStep(p.family)
+		}
+	}
 }
 
 // planAll plans all Services, and takes away those that are no more.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/agent/health"
+	"sluice/agent/metrics"
 	"sluice/proxy"
 	"sluice/proxy/conntrack"
 )
@@ -21,6 +22,7 @@ type proxier struct {
 	state     *proxy.State
 	writer    proxy.Writer
 	publisher publisher
+	metrics   *metrics.Recorder
 	flows     *conntrack.Conn // nil: the kernel cannot list flows
 
 	// reconcile says that the kernel's state is not known to be state's less pending.
@@ -79,7 +81,9 @@ func (p *proxier) slots(f proxy.Frontend) (pool, localPool []netip.AddrPort) {
 
 // set takes in a Service's new plan.
 func (p *proxier) set(name proxy.ServiceName, plan *proxy.ServicePlan, now time.Time) {
+	old := p.state.Plan(name)
 	d := p.state.Set(name, plan)
+	p.metrics.Planned(p.family, old, p.state.Plan(name))
 	if d.Empty() {
 		return
 	}
@@ -114,6 +118,7 @@ func (p *proxier) queue(now time.Time) {
 	if p.queued.IsZero() {
 		p.queued = now
 		p.publisher.tracker.Queued(p.family)
+		p.metrics.Queued(p.family)
 	}
 }
 
@@ -140,6 +145,7 @@ func (p *proxier) write(ctx context.Context) bool {
 	}
 	p.pending = nil
 	now := time.Now()
+	p.metrics.Synced(p.family, whole, now.Sub(start), err)
 	if err != nil {
 		p.failed(err, now)
 		return false
@@ -184,7 +190,9 @@ func (p *proxier) checkFlows(ctx context.Context, now time.Time) {
 	}
 	p.flowCheck = false
 	n, err := p.flows.DeleteStale(ctx, p.family, func(f proxy.Flow) bool { return p.state.StaleFlow(f, p.removed) })
-	p.nextFlowCheck = time.Now().Add(flowShare * time.Since(now))
+	took := time.Since(now)
+	p.nextFlowCheck = time.Now().Add(flowShare * took)
+	p.metrics.FlowsChecked(p.family, took, n)
 	if n > 0 {
 		p.log.Info("flows to endpoints that are gone deleted", "flows", n)
 	}
