@@ -7,13 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"sluice/agent/status"
 	"sluice/proxy"
+	"sluice/test/rig"
 )
 
 // badInputs are files that are wrong, or strange, and what the agent has to say of them. While one is in the directory and
@@ -36,7 +36,7 @@ var badInputs = []struct {
 	{name: "line-50MB.yaml", fill: "x", says: []string{"line-50MB.yaml", "larger than 4 MiB"}},
 	{name: "document-50MB.json", fill: `{"a":`, says: []string{"document-50MB.json", "larger than 4 MiB"}},
 	{name: "many-50MB.yaml", fill: otherDocument, text: text(badService(ports) + "---\n" + endpoints("bad", "pod3")), logs: []string{"many-50MB.yaml", "ConfigMap", "ignored"}, check: func(c *cluster) {
-		c.reach(patience, "pod1 tcp vip3:80", "pod3:8080") // the last document
+		c.Reach(rig.Patience, "pod1 tcp vip3:80", "pod3:8080") // the last document
 	}},
 	{name: "nested-4MB.yaml", text: big("", "["), says: []string{"nested-4MB.yaml"}},
 	{name: "nested-4MB.json", text: big("", "["), says: []string{"nested-4MB.json"}},
@@ -60,19 +60,19 @@ var badInputs = []struct {
 	{name: "clusterip-unspecified.yaml", text: clusterIP("0.0.0.0"), says: []string{"clusterip-unspecified.yaml", "spec.clusterIPs[0]", "0.0.0.0", "unspecified"}},
 	{name: "clusterip-loopback.yaml", text: clusterIP("127.0.0.1"), says: []string{"clusterip-loopback.yaml", "spec.clusterIPs[0]", "127.0.0.1", "loopback"}},
 	{name: "clusterip-of-the-node.yaml", text: clusterIP("$node"), logs: []string{"default/bad", "is an address of this node"}, check: func(c *cluster) {
-		c.reachIn(proxy.IPv4, soon, "pod1 tcp node:80", "pod3:8080") // what was asked for
-		c.reach(0, "pod1 tcp node:8080", "node:8080")                // and no more
+		c.ReachIn(proxy.IPv4, rig.Soon, "pod1 tcp node:80", "pod3:8080") // what was asked for
+		c.Reach(0, "pod1 tcp node:8080", "node:8080")                    // and no more
 	}},
 	{name: "ten-thousand-endpoints.yaml", text: tenThousand, logs: []string{"10000 endpoints in one EndpointSlice"}, check: func(c *cluster) {
-		s := c.await(soon, "ten thousand endpoints", func(s status.Status) bool { return settled(s) && s.Families[0].Endpoints == 10_001 })
-		c.t.Logf("ten thousand endpoints were written in %v", s.Families[0].LastSyncDuration)
-		c.reachIn(proxy.IPv4, 0, "pod1 tcp vip4:80", "many")
-		c.reachIn(proxy.IPv4, 0, "outside tcp vip4:80", "many")
+		s := c.Await(rig.Soon, "ten thousand endpoints", func(s status.Status) bool { return rig.Settled(s) && s.Families[0].Endpoints == 10_001 })
+		c.T.Logf("ten thousand endpoints were written in %v", s.Families[0].LastSyncDuration)
+		c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip4:80", "many")
+		c.ReachIn(proxy.IPv4, 0, "outside tcp vip4:80", "many")
 	}},
 }
 
 func text(s string) func(*cluster) []byte {
-	return func(c *cluster) []byte { return []byte(c.expand(s)) }
+	return func(c *cluster) []byte { return []byte(c.Expand(s)) }
 }
 
 // otherDocument is of a kind that is not read.
@@ -80,11 +80,11 @@ var otherDocument = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-no-use
 
 // writeBad writes a bad input in one step.
 func (c *cluster) writeBad(name, fill string, text []byte) {
-	c.t.Helper()
-	temp := filepath.Join(c.dir, "bad")
+	c.T.Helper()
+	temp := filepath.Join(c.Dir, "bad")
 	f, err := os.Create(temp)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	defer f.Close()
 	if fill != "" {
@@ -100,10 +100,10 @@ func (c *cluster) writeBad(name, fill string, text []byte) {
 		err = f.Close()
 	}
 	if err == nil {
-		err = os.Rename(temp, filepath.Join(c.manifests, name))
+		err = os.Rename(temp, filepath.Join(c.Manifests, name))
 	}
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 }
 
@@ -143,7 +143,7 @@ func badService(spec string) string { return service("bad", "vip3", spec) }
 
 func clusterIP(ip string) func(*cluster) []byte {
 	return func(c *cluster) []byte {
-		return []byte(c.expand(fmt.Sprintf(`apiVersion: v1
+		return []byte(c.Expand(fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: bad}
 spec: {clusterIP: %s, ports: [{name: t, port: 80}]}
@@ -155,7 +155,7 @@ spec: {clusterIP: %s, ports: [{name: t, port: 80}]}
 // tenThousand is a slice whose addresses all are pod3's: it answers as "many".
 func tenThousand(c *cluster) []byte {
 	var b strings.Builder
-	b.WriteString(c.expand(service("many", "vip4", ports)) + `---
+	b.WriteString(c.Expand(service("many", "vip4", ports)) + `---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: many-1, labels: {kubernetes.io/service-name: many}}
@@ -171,21 +171,21 @@ endpoints:
 
 // serveMany gives pod3 the addresses of tenThousand.
 func (c *cluster) serveMany() {
-	c.t.Helper()
-	pod := c.lab.Host("pod3")
-	if _, err := pod.Run(c.t.Context(), "", "ip", "route", "add", "local", "10.250.0.0/16", "dev", "lo"); err != nil {
-		c.t.Fatal(err)
+	c.T.Helper()
+	pod := c.Lab.Host("pod3")
+	if _, err := pod.Run(c.T.Context(), "", "ip", "route", "add", "local", "10.250.0.0/16", "dev", "lo"); err != nil {
+		c.T.Fatal(err)
 	}
-	c.onNode("ip", "route", "add", "10.250.0.0/16", "via", c.names["pod3"].String())
+	c.OnNode("ip", "route", "add", "10.250.0.0/16", "via", c.Names["pod3"].String())
 	var listener net.Listener
 	err := pod.Do(func() (err error) {
 		listener, err = net.Listen("tcp4", "0.0.0.0:9090")
 		return err
 	})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
-	c.t.Cleanup(func() { listener.Close() })
+	c.T.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -207,77 +207,57 @@ func TestBadInput(t *testing.T) {
 	// To write 50 MB to a disk holds up this process and all that it measures.
 	if dir, err := os.MkdirTemp("/dev/shm", "sluice-test-"); err == nil {
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		c.useDir(dir)
+		c.UseDir(dir)
 		c.write("cidr.yaml", serviceCIDR)
 	}
 	c.serveMany()
 	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2"))
-	c.run()
-	clients := c.connect(20*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080")
+	c.Run()
+	clients := c.Connect(20*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080")
 	for _, bad := range badInputs {
 		t.Run(bad.name, func(t *testing.T) {
-			defer func(all *testing.T) { c.t = all }(c.t)
-			c.t = t
-			before := c.memory("VmRSS")
+			defer func(all *testing.T) { c.T = all }(c.T)
+			c.T = t
+			before := c.Memory("VmRSS")
 			var text []byte
 			if bad.text != nil {
 				text = bad.text(c)
 			}
 			c.writeBad(bad.name, bad.fill, text)
-			defer os.Remove(filepath.Join(c.manifests, bad.name)) // if the test ends early
+			defer os.Remove(filepath.Join(c.Manifests, bad.name)) // if the test ends early
 			if bad.says != nil {
-				c.awaitProblem(patience, bad.says...)
-				c.awaitLog(soon, bad.says...)
+				c.AwaitProblem(rig.Patience, bad.says...)
+				c.AwaitLog(rig.Soon, bad.says...)
 			}
 			if bad.logs != nil {
-				c.awaitLog(patience, bad.logs...)
+				c.AwaitLog(rig.Patience, bad.logs...)
 			}
 			if bad.check != nil {
 				bad.check(c)
 			}
 			if bad.says == nil {
-				c.awaitNoProblem(soon)
+				c.AwaitNoProblem(rig.Soon)
 			}
-			c.alive()
-			c.reach(0, "pod1 tcp vip1:80", "pod2:8080")
-			if s, err := c.status(); err != nil || !s.Healthy {
+			c.Alive()
+			c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+			if s, err := c.Status(); err != nil || !s.Healthy {
 				t.Errorf("the agent is not healthy: %+v, %v", s.Reasons, err)
 			}
-			c.remove(bad.name)
-			c.awaitNoProblem(patience)
-			c.await(patience, "one Service", func(s status.Status) bool { return settled(s) && s.Services == 1 })
-			if n := c.logged(bad.name, "as before"); n > 0 {
+			c.Remove(bad.name)
+			c.AwaitNoProblem(rig.Patience)
+			c.Await(rig.Patience, "one Service", func(s status.Status) bool { return rig.Settled(s) && s.Services == 1 })
+			if n := c.Logged(bad.name, "as before"); n > 0 {
 				t.Error("the agent wants a file mended that is gone")
 			}
-			highest := c.memory("VmHWM")
+			highest := c.Memory("VmHWM")
 			t.Logf("memory before %.1f MB, the highest so far %.1f MB", mb(before), mb(highest))
 			if highest > maxMemory {
 				t.Errorf("the agent took %.1f MB, more than %.1f MB", mb(highest), mb(maxMemory))
 			}
 		})
 	}
-	endUndisturbed(t, clients, "pod2:8080")
-	c.stop()
+	rig.EndUndisturbed(t, clients, "pod2:8080")
+	c.Stop()
 }
 
 func mb(bytes int64) float64 { return float64(bytes) / (1 << 20) }
-
-// memory reads a line of the agent's /proc/PID/status in bytes.
-func (p *process) memory(line string) int64 {
-	p.t.Helper()
-	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "status"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for l := range strings.Lines(string(content)) {
-		if rest, ok := strings.CutPrefix(l, line+":"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			return kb << 10
-		}
-	}
-	p.t.Fatalf("/proc/PID/status has no line %s", line)
-	return 0
-}

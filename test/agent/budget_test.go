@@ -11,6 +11,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/test/lab"
+	"sluice/test/rig"
 )
 
 // The budget: anonymous memory with 100 Services of 3 endpoints each, and what many changes may add to it for good.
@@ -30,27 +31,27 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	const services = 100
-	p := newProcess(t, ns)
+	p := rig.NewProcess(t, ns)
 	for i := range services {
-		p.write(fmt.Sprintf("web-%d.yaml", i), numbered(i, 0))
+		p.Write(fmt.Sprintf("web-%d.yaml", i), numbered(i, 0))
 	}
-	p.run()
+	p.Run()
 	settle := func() (anonymous int64, descriptors, threads int) {
 		t.Helper()
-		p.await(patience, "all Services", func(s status.Status) bool {
-			return settled(s) && s.Services == services && s.Families[0].Endpoints == 3*services
+		p.Await(rig.Patience, "all Services", func(s status.Status) bool {
+			return rig.Settled(s) && s.Services == services && s.Families[0].Endpoints == 3*services
 		})
 		time.Sleep(500 * time.Millisecond)
-		anonymous = p.memory("RssAnon")
-		list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "fd"))
+		anonymous = p.Memory("RssAnon")
+		list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.Cmd.Process.Pid), "fd"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return anonymous, len(list), p.threads()
+		return anonymous, len(list), p.Threads()
 	}
 	anonymous, descriptors, threads := settle()
 	t.Logf("%d Services x 3 endpoints: %.2f MB anonymous, %.2f MB RSS, %d file descriptors, %d threads",
-		services, float64(anonymous)/1e6, float64(p.memory("VmRSS"))/1e6, descriptors, threads)
+		services, float64(anonymous)/1e6, float64(p.Memory("VmRSS"))/1e6, descriptors, threads)
 	if anonymous > budget {
 		t.Errorf("the agent takes %.2f MB of anonymous memory, more than %.2f MB", float64(anonymous)/1e6, budget/1e6)
 	}
@@ -58,7 +59,7 @@ func TestBudget(t *testing.T) {
 	const changes = 1000
 	begun := time.Now()
 	for i := range changes {
-		p.write(fmt.Sprintf("web-%d.yaml", i%services), numbered(i%services, i+1))
+		p.Write(fmt.Sprintf("web-%d.yaml", i%services), numbered(i%services, i+1))
 		time.Sleep(2 * time.Millisecond)
 	}
 	took := time.Since(begun)
@@ -73,16 +74,7 @@ func TestBudget(t *testing.T) {
 	if threadsAfter > threads+5 {
 		t.Errorf("after %d changes the agent has %d threads, before %d", changes, threadsAfter, threads)
 	}
-	p.stop()
-}
-
-func (p *process) threads() int {
-	p.t.Helper()
-	list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "task"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return len(list)
+	p.Stop()
 }
 
 // numbered is a Service with three endpoints. The first one's address depends on the generation.

@@ -9,6 +9,7 @@ import (
 
 	"sluice/proxy"
 	"sluice/test/lab"
+	"sluice/test/rig"
 )
 
 // flows are TCP connections or UDP flows that stay open, one for each text and family.
@@ -24,20 +25,20 @@ type flow struct {
 
 // open opens flows, whatever UDP meets.
 func (c *cluster) open(texts ...string) *flows {
-	c.t.Helper()
-	fs := &flows{t: c.t}
+	c.T.Helper()
+	fs := &flows{t: c.T}
 	for _, text := range texts {
 		for _, f := range proxy.Families {
-			probe := c.probe(f, text)
+			probe := c.Probe(f, text)
 			probe.Timeout = time.Second
-			s, err := probe.Dial(c.t.Context())
+			s, err := probe.Dial(c.T.Context())
 			if err != nil {
-				c.t.Fatalf("%v: %s: %v", f, text, err)
+				c.T.Fatalf("%v: %s: %v", f, text, err)
 			}
 			fs.list = append(fs.list, flow{s, f.String() + ": " + text})
 		}
 	}
-	c.t.Cleanup(func() {
+	c.T.Cleanup(func() {
 		for _, f := range fs.list {
 			f.Close()
 		}
@@ -50,7 +51,7 @@ func (fs *flows) ask() []string {
 	results := make([]string, len(fs.list))
 	var group sync.WaitGroup
 	for i, f := range fs.list {
-		group.Go(func() { results[i] = met(f.Ask()) })
+		group.Go(func() { results[i] = rig.Met(f.Ask()) })
 	}
 	group.Wait()
 	return results
@@ -78,37 +79,37 @@ func TestUDPFlows(t *testing.T) {
 	c := newCluster(t)
 	web := service("web", "vip1", nodePorts)
 	c.write("other.yaml", service("other", "vip2", ports), endpoints("other", "pod1"))
-	c.run()
+	c.Run()
 	texts := []string{"pod1 udp vip1:80", "node udp vip1:80", "outside udp node:30080"}
 
 	early := c.open(texts...) // before there is such a Service
 	early.ask()
 	c.write("web.yaml", web) // without endpoints
-	early.reach(soon, "refused")
+	early.reach(rig.Soon, "refused")
 	c.write("web.yaml", web, endpoints("web", "pod2"))
-	early.reach(soon, "pod2:8080")
+	early.reach(rig.Soon, "pod2:8080")
 
 	c.write("web.yaml", web, endpoints("web", "pod2", "pod3"))
 	time.Sleep(100 * time.Millisecond)
 	early.reach(0, "pod2:8080") // it stays where it is
 	c.write("web.yaml", web, endpoints("web", "pod3"))
-	early.reach(soon, "pod3:8080") // and moves when it must
+	early.reach(rig.Soon, "pod3:8080") // and moves when it must
 	c.write("web.yaml", web, endpoints("web"))
-	early.reach(soon, "refused")
+	early.reach(rig.Soon, "refused")
 	c.write("web.yaml", web, endpoints("web", "pod2"))
-	early.reach(soon, "pod2:8080")
+	early.reach(rig.Soon, "pod2:8080")
 
-	c.remove("web.yaml")
-	early.reach(soon, "refused|silence")
+	c.Remove("web.yaml")
+	early.reach(rig.Soon, "refused|silence")
 	c.write("web.yaml", web, endpoints("web", "pod3"))
-	early.reach(soon, "pod3:8080")
+	early.reach(rig.Soon, "pod3:8080")
 
 	// While the agent is away nobody deletes flows: it does so when it is back.
-	c.stop()
+	c.Stop()
 	c.write("web.yaml", web, endpoints("web", "far1"))
 	early.reach(0, "pod3:8080")
-	c.run()
-	early.reach(soon, "far1:8080")
+	c.Run()
+	early.reach(rig.Soon, "far1:8080")
 }
 
 // TestTCPFlows has connections that stay open while everything else changes.
@@ -117,7 +118,7 @@ func TestTCPFlows(t *testing.T) {
 	c := newCluster(t)
 	web := service("web", "vip1", nodePorts)
 	c.write("web.yaml", web, endpoints("web", "pod2"))
-	c.run()
+	c.Run()
 	flows := c.open("pod1 tcp vip1:80", "node tcp vip1:80", "outside tcp node:30080")
 	goOn := func() {
 		t.Helper()
@@ -125,18 +126,18 @@ func TestTCPFlows(t *testing.T) {
 	}
 	goOn()
 	c.write("web.yaml", web, endpoints("web", "pod3", "pod2", "far1"))
-	c.reach(soon, "pod1 tcp vip1:80", "pod2:8080", "pod3:8080", "far1:8080")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "pod2:8080", "pod3:8080", "far1:8080")
 	goOn()
 	c.write("web.yaml", web, endpoints("web", "pod2", "far2"))
-	c.reach(soon, "pod1 tcp vip1:80", "pod2:8080", "far2:8080")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "pod2:8080", "far2:8080")
 	goOn()
-	c.stop()
-	c.run()
+	c.Stop()
+	c.Run()
 	goOn()
 	c.write("web.yaml", web, endpoints("web", "far2")) // a pod that terminates ends its connections itself
-	c.reach(soon, "pod1 tcp vip1:80", "far2:8080")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "far2:8080")
 	goOn()
-	c.remove("web.yaml")
-	c.reach(soon, "pod1 tcp vip1:80", "silence|unreachable")
+	c.Remove("web.yaml")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "silence|unreachable")
 	goOn()
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/proxy"
+	"sluice/test/rig"
 )
 
 // tableComment is what the agent knows its tables by.
@@ -31,38 +32,38 @@ func TestFlush(t *testing.T) {
 			c := newCluster(t)
 			for _, f := range proxy.Families {
 				if test.shared {
-					c.onNode("nft", "add table "+nftFamily[f]+` sluice { comment "`+tableComment+`"; }`)
+					c.OnNode("nft", "add table "+rig.NFTFamily[f]+` sluice { comment "`+tableComment+`"; }`)
 				}
 			}
 			c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
-			c.run()
-			if !test.shared && c.tryOnNode("nft", "add", "chain", "ip", "sluice", "intruder") {
+			c.Run()
+			if !test.shared && c.TryOnNode("nft", "add", "chain", "ip", "sluice", "intruder") {
 				t.Skip("this kernel cannot reserve tables")
 			}
 
-			wait := clientPatience
+			wait := rig.ClientPatience
 			if test.shared {
 				wait = 100 * time.Millisecond // a client whose packet was dropped sends it again after a second only
 			}
-			clients := c.connectFor(wait, 5*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080", "outside udp vip1:80")
+			clients := c.ConnectFor(wait, 5*time.Millisecond, "pod1 tcp vip1:80", "outside tcp node:30080", "outside udp vip1:80")
 			flows := c.open("pod1 udp vip1:80", "outside udp node:30080")
 			for _, command := range test.commands {
 				time.Sleep(100 * time.Millisecond)
-				if c.tryOnNode("nft", command) != (test.shared || command == "flush ruleset") {
+				if c.TryOnNode("nft", command) != (test.shared || command == "flush ruleset") {
 					t.Errorf("nft %s: unexpected result", command)
 				}
 				fresh := c.open("pod1 udp vip1:80", "outside udp node:30080", "node udp vip1:80")
 				fresh.ask() // what begins now may go untranslated, and must not for good
-				fresh.reach(soon, "pod2:8080|far1:8080")
+				fresh.reach(rig.Soon, "pod2:8080|far1:8080")
 				flows.reach(0, "pod2:8080|far1:8080")
 				time.Sleep(50 * time.Millisecond) // the clients see the end of it
 			}
 			if !test.shared {
-				endUndisturbed(t, clients, "pod2:8080", "far1:8080")
+				rig.EndUndisturbed(t, clients, "pod2:8080", "far1:8080")
 			} else {
-				gap := endInterrupted(t, clients, soon, "pod2:8080", "far1:8080")
+				gap := rig.EndInterrupted(t, clients, rig.Soon, "pod2:8080", "far1:8080")
 				t.Logf("clients were cut off for %v at most", gap.Round(time.Millisecond))
-				if s, err := c.status(); err != nil || s.Families[0].Repairs != 5 || s.Families[1].Repairs != 3 {
+				if s, err := c.Status(); err != nil || s.Families[0].Repairs != 5 || s.Families[1].Repairs != 3 {
 					t.Errorf("the status does not tell of just the repairs: %+v, %v", s.Families, err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"sluice/agent/status"
 	"sluice/proxy"
 	"sluice/proxy/nft"
+	"sluice/test/rig"
 )
 
 // TestNoCapability runs the agent without CAP_NET_ADMIN: it says what is missing, goes on trying, and disturbs nothing.
@@ -15,43 +16,43 @@ func TestNoCapability(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
-	c.run()
-	c.stop()
+	c.Run()
+	c.Stop()
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
-	c.wrapper = []string{"setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", "--"}
-	c.start()
-	s := c.await(soon, "errors", func(s status.Status) bool {
+	c.Wrapper = []string{"setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", "--"}
+	c.Start()
+	s := c.Await(rig.Soon, "errors", func(s status.Status) bool {
 		return len(s.Families) == 2 && s.Families[0].LastError != "" && s.Families[1].LastError != ""
 	})
 	for _, f := range s.Families {
-		if !containsAll(f.LastError, []string{"not permitted", "run as root or with CAP_NET_ADMIN"}) {
+		if !rig.ContainsAll(f.LastError, []string{"not permitted", "run as root or with CAP_NET_ADMIN"}) {
 			t.Errorf("the error in %v is %q", f.Family, f.LastError)
 		}
 	}
-	if out, errs, code := c.command("status"); code != 1 || !containsAll(out, []string{"not healthy", "CAP_NET_ADMIN", "next try"}) {
+	if out, errs, code := c.Command("status"); code != 1 || !rig.ContainsAll(out, []string{"not healthy", "CAP_NET_ADMIN", "next try"}) {
 		t.Errorf("status: exit code %d, want 1 and what is missing: %s%s", code, out, errs)
 	}
 	first := s.Families[0].RetryAt
-	s = c.await(patience, "another try", func(s status.Status) bool { return s.Families[0].RetryAt.After(first) })
-	if n := c.logged("not written", "CAP_NET_ADMIN", "IPv4"); n != 1 {
+	s = c.Await(rig.Patience, "another try", func(s status.Status) bool { return s.Families[0].RetryAt.After(first) })
+	if n := c.Logged("not written", "CAP_NET_ADMIN", "IPv4"); n != 1 {
 		t.Errorf("the same error is logged %d times", n)
 	}
-	c.reach(0, "pod1 tcp vip1:80", "pod2:8080") // what was there stays
-	c.stop()
-	if out, errs, code := c.command("cleanup"); code != 1 || !strings.Contains(errs, "run as root or with CAP_NET_ADMIN") {
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080") // what was there stays
+	c.Stop()
+	if out, errs, code := c.Command("cleanup"); code != 1 || !strings.Contains(errs, "run as root or with CAP_NET_ADMIN") {
 		t.Errorf("cleanup: exit code %d, want 1 and what is missing: %s%s", code, out, errs)
 	}
 
-	c.wrapper = nil
-	c.run()
-	c.reach(0, "pod1 tcp vip1:80", "pod3:8080")
+	c.Wrapper = nil
+	c.Run()
+	c.Reach(0, "pod1 tcp vip1:80", "pod3:8080")
 }
 
 // TestOneFamilyFails has another program hold the IPv6 table: IPv4 is served all the same.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	other, err := nft.New(nft.Options{Family: proxy.IPv6, NetNS: c.ns.FD()})
+	other, err := nft.New(nft.Options{Family: proxy.IPv6, NetNS: c.NS.FD()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,27 +60,27 @@ func TestOneFamilyFails(t *testing.T) {
 	if _, err := other.Reconcile(t.Context(), proxy.NewState(proxy.IPv6, proxy.Settings{})); err != nil {
 		t.Fatal(err)
 	}
-	if c.tryOnNode("nft", "add", "chain", "ip6", "sluice", "intruder") {
+	if c.TryOnNode("nft", "add", "chain", "ip6", "sluice", "intruder") {
 		t.Skip("this kernel cannot reserve tables")
 	}
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
-	c.start()
-	s := c.await(patience, "IPv4 rules and an IPv6 error", func(s status.Status) bool {
+	c.Start()
+	s := c.Await(rig.Patience, "IPv4 rules and an IPv6 error", func(s status.Status) bool {
 		return len(s.Families) == 2 && !s.Families[0].LastSync.IsZero() && s.Families[1].LastError != ""
 	})
-	if s.Healthy || len(s.Reasons) != 1 || !containsAll(s.Reasons[0], []string{"IPv6", "belongs to another running program"}) {
+	if s.Healthy || len(s.Reasons) != 1 || !rig.ContainsAll(s.Reasons[0], []string{"IPv6", "belongs to another running program"}) {
 		t.Errorf("the status is %+v", s)
 	}
-	c.reachIn(proxy.IPv4, soon, "pod1 tcp vip1:80", "pod2:8080")
+	c.ReachIn(proxy.IPv4, rig.Soon, "pod1 tcp vip1:80", "pod2:8080")
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
-	c.reachIn(proxy.IPv4, soon, "pod1 tcp vip1:80", "pod3:8080")
+	c.ReachIn(proxy.IPv4, rig.Soon, "pod1 tcp vip1:80", "pod3:8080")
 
 	if err := other.Cleanup(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	c.reachIn(proxy.IPv6, patience, "pod1 tcp vip1:80", "pod3:8080")
-	c.await(soon, "health", func(s status.Status) bool { return s.Healthy && settled(s) })
-	if c.logged("rules can be written again", "IPv6") == 0 {
+	c.ReachIn(proxy.IPv6, rig.Patience, "pod1 tcp vip1:80", "pod3:8080")
+	c.Await(rig.Soon, "health", func(s status.Status) bool { return s.Healthy && rig.Settled(s) })
+	if c.Logged("rules can be written again", "IPv6") == 0 {
 		t.Error("the log does not say that the error is over")
 	}
 }
@@ -90,24 +91,24 @@ func TestNoIPv6(t *testing.T) {
 	c := newCluster(t)
 	disable := func(value string) {
 		t.Helper()
-		if err := c.ns.Sysctl("ipv6/conf/all/disable_ipv6", value); err != nil {
+		if err := c.NS.Sysctl("ipv6/conf/all/disable_ipv6", value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	disable("1")
 	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2"))
-	c.run()
-	c.reachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080")
-	c.reachIn(proxy.IPv4, 0, "outside tcp node:30080", "pod2:8080")
+	c.Run()
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080")
+	c.ReachIn(proxy.IPv4, 0, "outside tcp node:30080", "pod2:8080")
 	for _, f := range proxy.Families {
-		c.table(f) // exists
+		c.Table(f) // exists
 	}
-	if n := c.logged("level=ERROR"); n > 0 {
+	if n := c.Logged("level=ERROR"); n > 0 {
 		t.Errorf("%d errors are logged", n)
 	}
 	disable("0")
 	disable("1")
 	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod3"))
-	c.reachIn(proxy.IPv4, soon, "outside tcp node:30080", "pod3:8080")
-	c.stop()
+	c.ReachIn(proxy.IPv4, rig.Soon, "outside tcp node:30080", "pod3:8080")
+	c.Stop()
 }

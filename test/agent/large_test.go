@@ -12,6 +12,7 @@ import (
 	"sluice/agent/status"
 	"sluice/proxy"
 	"sluice/proxy/nft"
+	"sluice/test/rig"
 )
 
 // fillers are so many Services with ten endpoints each that their elements take several transactions.
@@ -48,24 +49,24 @@ func TestLargeRestart(t *testing.T) {
 	c := newCluster(t)
 	web := service("web", "vip1", ports)
 	sets := [][]string{{"pod1", "pod2", "pod3"}, {"far1"}, {"far2", "pod2"}}
-	c.process.write("filler.yaml", filler(0))
+	c.Process.Write("filler.yaml", filler(0))
 	c.write("web.yaml", web, endpoints("web", sets[0]...))
 	c.write("same.yaml", service("same", "vip2", ports), endpoints("same", "pod2"))
-	c.run()
-	all := func(s status.Status) bool { return settled(s) && s.Services == fillers+2 }
-	c.await(patience, "all Services", all)
-	clients := c.connect(5*time.Millisecond, "node tcp vip1:80")
-	same := c.connect(5*time.Millisecond, "node tcp vip2:80")
+	c.Run()
+	all := func(s status.Status) bool { return rig.Settled(s) && s.Services == fillers+2 }
+	c.Await(rig.Patience, "all Services", all)
+	clients := c.Connect(5*time.Millisecond, "node tcp vip1:80")
+	same := c.Connect(5*time.Millisecond, "node tcp vip2:80")
 	for i := 1; i <= 3; i++ {
-		c.stop()
-		c.process.write("filler.yaml", filler(i%2))
+		c.Stop()
+		c.Process.Write("filler.yaml", filler(i%2))
 		c.write("web.yaml", web, endpoints("web", sets[i%3]...))
-		c.start()
-		c.await(patience, "all Services", all)
+		c.Start()
+		c.Await(rig.Patience, "all Services", all)
 	}
-	endUndisturbed(t, clients, "pod1:8080", "pod2:8080", "pod3:8080", "far1:8080", "far2:8080")
-	endUndisturbed(t, same, "pod2:8080")
-	c.reach(0, "node tcp vip1:80", "pod1:8080", "pod2:8080", "pod3:8080")
+	rig.EndUndisturbed(t, clients, "pod1:8080", "pod2:8080", "pod3:8080", "far1:8080", "far2:8080")
+	rig.EndUndisturbed(t, same, "pod2:8080")
+	c.Reach(0, "node tcp vip1:80", "pod1:8080", "pod2:8080", "pod3:8080")
 	c.upToDate(all)
 }
 
@@ -73,41 +74,41 @@ func TestLargeRestart(t *testing.T) {
 func TestKillWhileFilling(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.process.write("filler.yaml", filler(0))
+	c.Process.Write("filler.yaml", filler(0))
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
 	partial := 0
 	for round := range 6 {
-		c.start()
-		for c.logged("all objects are known") <= round {
-			c.alive()
+		c.Start()
+		for c.Logged("all objects are known") <= round {
+			c.Alive()
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(rand.N(150 * time.Millisecond))
-		c.end(syscall.SIGKILL)
+		c.End(syscall.SIGKILL)
 		switch n := c.filled(); {
 		case n == fillers:
-			c.command("cleanup") // from the beginning
+			c.Command("cleanup") // from the beginning
 		case n > 0:
 			partial++
 		}
-		if got := met(c.probe(proxy.IPv4, "node tcp vip1:80").Send(t.Context())); got != "pod2:8080" && got != "unreachable" {
+		if got := rig.Met(c.Probe(proxy.IPv4, "node tcp vip1:80").Send(t.Context())); got != "pod2:8080" && got != "unreachable" {
 			t.Errorf("with rules that are not complete a connection met %q", got)
 		}
 	}
-	all := func(s status.Status) bool { return settled(s) && s.Services == fillers+1 }
-	c.start()
-	c.await(patience, "all Services", all)
-	c.reach(0, "node tcp vip1:80", "pod2:8080")
+	all := func(s status.Status) bool { return rig.Settled(s) && s.Services == fillers+1 }
+	c.Start()
+	c.Await(rig.Patience, "all Services", all)
+	c.Reach(0, "node tcp vip1:80", "pod2:8080")
 	c.upToDate(all)
 	t.Logf("%d times the kill came when a part of the rules was written", partial)
 }
 
 // filled counts the fillers whose endpoints the kernel has.
 func (c *cluster) filled() (n int) {
-	c.t.Helper()
-	w, err := nft.New(nft.Options{Family: proxy.IPv4, NetNS: c.ns.FD()})
+	c.T.Helper()
+	w, err := nft.New(nft.Options{Family: proxy.IPv4, NetNS: c.NS.FD()})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	defer w.Close()
 	for i := range fillers {
@@ -121,13 +122,13 @@ func (c *cluster) filled() (n int) {
 
 // upToDate starts the agent once more, which must find nothing to do.
 func (c *cluster) upToDate(ready func(status.Status) bool) {
-	c.t.Helper()
-	c.stop()
-	before := c.logged("rules written", "added=0", "removed=0")
-	c.start()
-	c.await(patience, "all Services", ready)
-	if n := c.logged("rules written", "added=0", "removed=0") - before; n != 2 {
-		c.t.Errorf("another start found something to do")
+	c.T.Helper()
+	c.Stop()
+	before := c.Logged("rules written", "added=0", "removed=0")
+	c.Start()
+	c.Await(rig.Patience, "all Services", ready)
+	if n := c.Logged("rules written", "added=0", "removed=0") - before; n != 2 {
+		c.T.Errorf("another start found something to do")
 	}
-	c.stop()
+	c.Stop()
 }

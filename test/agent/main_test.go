@@ -1,45 +1,9 @@
 package agent
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"sluice/test/lab"
+	"sluice/test/rig"
 )
 
-// binary is the program under test.
-var binary string
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code, entered, err := lab.Enter()
-	if err == nil && !entered {
-		code, err = buildAndRun(m)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the tests of the agent cannot run here:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	// The tests wait more than they work.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		return 0, err
-	}
-	dir, err := os.MkdirTemp("", "sluice-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "sluice")
-	if out, err := exec.Command("go", "build", "-o", binary, "sluice").CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build the agent: %w\n%s", err, out)
-	}
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { rig.Main(m) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/agent/status"
+	"sluice/test/rig"
 )
 
 // TestManifests changes manifests on disk in all the ways in which editors, configuration management and the
@@ -17,12 +18,12 @@ func TestManifests(t *testing.T) {
 	web := service("web", "vip1", nodePorts)
 	c.write("web.yaml", web, endpoints("web", "pod2"))
 	c.write("other.yaml", service("other", "vip2", ports), endpoints("other", "pod1"))
-	c.run()
-	other := c.connect(20*time.Millisecond, "pod2 tcp vip2:80") // is disturbed by none of it
+	c.Run()
+	other := c.Connect(20*time.Millisecond, "pod2 tcp vip2:80") // is disturbed by none of it
 	reach := func(hosts ...string) {
 		t.Helper()
-		c.reach(soon, "pod1 tcp vip1:80", hosts...)
-		c.reach(0, "outside udp node:30080", hosts...)
+		c.Reach(rig.Soon, "pod1 tcp vip1:80", hosts...)
+		c.Reach(0, "outside udp node:30080", hosts...)
 	}
 	reach("pod2:8080")
 
@@ -38,61 +39,61 @@ func TestManifests(t *testing.T) {
 	c.write("web-slices.yaml", endpoints("web", "pod3")) // in another file
 	reach("pod3:8080")
 
-	c.remove("web.yaml")
-	c.reach(soon, "pod1 tcp vip1:80", "silence")
-	c.reach(0, "outside tcp node:30080", "refused")
+	c.Remove("web.yaml")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "silence")
+	c.Reach(0, "outside tcp node:30080", "refused")
 	c.write("web.yaml", web)
 	reach("pod3:8080")
 
-	c.rewriteInPlace("web-slices.yaml", c.expand(endpoints("web", "pod2")))
+	c.rewriteInPlace("web-slices.yaml", c.Expand(endpoints("web", "pod2")))
 	reach("pod2:8080")
 	c.swapLinks("web-slices.yaml")
-	c.awaitNoProblem(soon)
-	endUndisturbed(t, other, "pod1:8080")
+	c.AwaitNoProblem(rig.Soon)
+	rig.EndUndisturbed(t, other, "pod1:8080")
 }
 
 // rewriteInPlace writes a file over what it held, slowly, as an editor does that does not rename.
 func (c *cluster) rewriteInPlace(file, text string) {
-	c.t.Helper()
-	f, err := os.OpenFile(filepath.Join(c.manifests, file), os.O_WRONLY|os.O_TRUNC, 0)
+	c.T.Helper()
+	f, err := os.OpenFile(filepath.Join(c.Manifests, file), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	defer f.Close()
 	for _, part := range []string{text[:len(text)/3], text[len(text)/3 : len(text)/2], text[len(text)/2:]} {
 		if _, err := f.WriteString(part); err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)
-		c.reach(0, "pod1 tcp vip1:80", "pod3:8080") // nothing of it is in force before it is whole
+		c.Reach(0, "pod1 tcp vip1:80", "pod3:8080") // nothing of it is in force before it is whole
 	}
-	if s, err := c.status(); err != nil || len(s.Problems) > 0 {
-		c.t.Errorf("a file that is being written is a problem: %+v, %v", s.Problems, err)
+	if s, err := c.Status(); err != nil || len(s.Problems) > 0 {
+		c.T.Errorf("a file that is being written is a problem: %+v, %v", s.Problems, err)
 	}
 }
 
 // swapLinks replaces a file by a link as the kubelet makes them for ConfigMaps: to ..data/FILE, and ..data is a link to a
 // directory, replaced at once by another.
 func (c *cluster) swapLinks(file string) {
-	c.t.Helper()
+	c.T.Helper()
 	must := func(err error) {
-		c.t.Helper()
+		c.T.Helper()
 		if err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 	}
-	at := func(names ...string) string { return filepath.Join(append([]string{c.manifests}, names...)...) }
+	at := func(names ...string) string { return filepath.Join(append([]string{c.Manifests}, names...)...) }
 	for i, host := range []string{"pod3", "pod2", "far1"} {
 		version := "..version-" + host
 		must(os.Mkdir(at(version), 0o755))
-		must(os.WriteFile(at(version, file), []byte(c.expand(endpoints("web", host))), 0o644))
+		must(os.WriteFile(at(version, file), []byte(c.Expand(endpoints("web", host))), 0o644))
 		must(os.Symlink(version, at("..new")))
 		must(os.Rename(at("..new"), at("..data")))
 		if i == 0 {
-			must(os.Symlink(filepath.Join("..data", file), filepath.Join(c.dir, "link")))
-			must(os.Rename(filepath.Join(c.dir, "link"), at(file)))
+			must(os.Symlink(filepath.Join("..data", file), filepath.Join(c.Dir, "link")))
+			must(os.Rename(filepath.Join(c.Dir, "link"), at(file)))
 		}
-		c.reach(soon, "pod1 tcp vip1:80", host+":8080")
+		c.Reach(rig.Soon, "pod1 tcp vip1:80", host+":8080")
 	}
 	must(os.RemoveAll(at("..version-pod3")))
 }
@@ -103,32 +104,32 @@ func TestBrokenManifest(t *testing.T) {
 	c := newCluster(t)
 	web := service("web", "vip1", ports)
 	c.write("web.yaml", web, endpoints("web", "pod2"))
-	c.run()
-	whole := c.expand(web + "---\n" + endpoints("web", "pod3"))
+	c.Run()
+	whole := c.Expand(web + "---\n" + endpoints("web", "pod3"))
 	for name, broken := range map[string]string{
 		"cut off":       whole[:len(whole)-25],
 		"not YAML":      "{[" + whole,
 		"empty":         "",
 		"a wrong field": whole + "port: 5\n",
 	} {
-		c.process.write("web.yaml", broken)
-		c.awaitProblem(soon, "web.yaml")
-		c.reach(0, "pod1 tcp vip1:80", "pod2:8080|pod3:8080") // a slice that is whole counts
-		if s, err := c.status(); err != nil || !s.Healthy {
+		c.Process.Write("web.yaml", broken)
+		c.AwaitProblem(rig.Soon, "web.yaml")
+		c.Reach(0, "pod1 tcp vip1:80", "pod2:8080|pod3:8080") // a slice that is whole counts
+		if s, err := c.Status(); err != nil || !s.Healthy {
 			t.Errorf("%s: the agent is not healthy: %+v, %v", name, s.Reasons, err)
 		}
 		c.write("web.yaml", web, endpoints("web", "pod2"))
-		c.awaitNoProblem(soon)
-		c.reach(soon, "pod1 tcp vip1:80", "pod2:8080")
+		c.AwaitNoProblem(rig.Soon)
+		c.Reach(rig.Soon, "pod1 tcp vip1:80", "pod2:8080")
 	}
 
 	// A file that others cannot read, and then can, is for another user than root: root reads all. But a
 	// directory in a file's place nobody reads.
-	c.remove("web.yaml")
-	if err := os.Mkdir(filepath.Join(c.manifests, "web.yaml"), 0o755); err != nil {
+	c.Remove("web.yaml")
+	if err := os.Mkdir(filepath.Join(c.Manifests, "web.yaml"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitProblem(soon, "web.yaml", "directory")
+	c.AwaitProblem(rig.Soon, "web.yaml", "directory")
 }
 
 // TestDirectory takes the whole directory away and gives it back.
@@ -137,43 +138,43 @@ func TestDirectory(t *testing.T) {
 	c := newCluster(t)
 	web := service("web", "vip1", ports)
 	c.write("web.yaml", web, endpoints("web", "pod2"))
-	c.run()
+	c.Run()
 	rename := func(from, to string) {
 		t.Helper()
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	clients := c.connect(10*time.Millisecond, "pod1 tcp vip1:80")
-	away := c.manifests + "-away"
-	rename(c.manifests, away)
-	c.awaitProblem(soon, "no such directory", "make it")
-	c.reach(0, "pod1 tcp vip1:80", "pod2:8080")
+	clients := c.Connect(10*time.Millisecond, "pod1 tcp vip1:80")
+	away := c.Manifests + "-away"
+	rename(c.Manifests, away)
+	c.AwaitProblem(rig.Soon, "no such directory", "make it")
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
 
 	// An agent that starts without it leaves what it finds.
-	c.stop()
-	c.start()
-	s := c.await(soon, "the missing directory", func(s status.Status) bool { return len(s.Problems) > 0 })
+	c.Stop()
+	c.Start()
+	s := c.Await(rig.Soon, "the missing directory", func(s status.Status) bool { return len(s.Problems) > 0 })
 	if s.Healthy || s.Synced || len(s.Reasons) == 0 {
 		t.Errorf("the status does not say that no objects are known: %+v", s)
 	}
-	if _, _, code := c.process.command("status"); code != 1 {
+	if _, _, code := c.Process.Command("status"); code != 1 {
 		t.Errorf("the exit code of status is %d, want 1", code)
 	}
 	time.Sleep(100 * time.Millisecond)
-	c.reach(0, "pod1 tcp vip1:80", "pod2:8080")
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
 
-	rename(away, c.manifests)
-	c.await(soon, "rules in the kernel", func(s status.Status) bool { return s.Healthy && settled(s) && len(s.Problems) == 0 })
-	endUndisturbed(t, clients, "pod2:8080")
+	rename(away, c.Manifests)
+	c.Await(rig.Soon, "rules in the kernel", func(s status.Status) bool { return s.Healthy && rig.Settled(s) && len(s.Problems) == 0 })
+	rig.EndUndisturbed(t, clients, "pod2:8080")
 	c.write("web.yaml", web, endpoints("web", "pod3"))
-	c.reach(soon, "pod1 tcp vip1:80", "pod3:8080")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "pod3:8080")
 
 	// Another directory in its place.
-	rename(c.manifests, away)
-	if err := os.Mkdir(c.manifests, 0o755); err != nil {
+	rename(c.Manifests, away)
+	if err := os.Mkdir(c.Manifests, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	c.write("web.yaml", web, endpoints("web", "far1"))
-	c.reach(soon, "pod1 tcp vip1:80", "far1:8080")
+	c.Reach(rig.Soon, "pod1 tcp vip1:80", "far1:8080")
 }

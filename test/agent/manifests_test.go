@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sluice/proxy"
+	"sluice/test/rig"
 )
 
 // serviceCIDR makes packets to ClusterIPs that no Service has vanish.
@@ -50,7 +51,7 @@ endpoints:
 			if strings.HasPrefix(host, "far") {
 				node = "node2"
 			}
-			fmt.Fprintf(&s, "- {addresses: [$%s%s], nodeName: %s}\n", host, suffix[f], node)
+			fmt.Fprintf(&s, "- {addresses: [$%s%s], nodeName: %s}\n", host, rig.Suffix[f], node)
 		}
 		if len(hosts) == 0 {
 			s.WriteString("  []\n")

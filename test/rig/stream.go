@@ -1,4 +1,4 @@
-package agent
+package rig
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"sluice/test/lab"
 )
 
-// stream is a client that makes one new connection after the other.
-type stream struct {
+// Stream is a client that makes one new connection after the other.
+type Stream struct {
 	text  string
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -27,24 +27,24 @@ type meeting struct {
 	result       string
 }
 
-// clientPatience is how long a client waits until a connection counts as failed.
-const clientPatience = 5 * time.Second
+// ClientPatience is how long a client waits until a connection counts as failed.
+const ClientPatience = 5 * time.Second
 
-// connect starts clients that connect every few milliseconds, one for each probe and family.
-func (c *cluster) connect(every time.Duration, texts ...string) []*stream {
-	c.t.Helper()
-	return c.connectFor(clientPatience, every, texts...)
+// Connect starts clients that connect every few milliseconds, one for each probe and family.
+func (r *Rig) Connect(every time.Duration, texts ...string) []*Stream {
+	r.T.Helper()
+	return r.ConnectFor(ClientPatience, every, texts...)
 }
 
-// connectFor does so with clients that give a connection up after a time of their own.
-func (c *cluster) connectFor(timeout, every time.Duration, texts ...string) (all []*stream) {
-	c.t.Helper()
+// ConnectFor does so with clients that give a connection up after a time of their own.
+func (r *Rig) ConnectFor(timeout, every time.Duration, texts ...string) (all []*Stream) {
+	r.T.Helper()
 	for _, text := range texts {
 		for _, f := range proxy.Families {
-			probe := c.probe(f, text)
+			probe := r.Probe(f, text)
 			probe.Timeout = timeout
-			s := &stream{text: fmt.Sprintf("%v: %s", f, text), stop: make(chan struct{})}
-			ctx := c.t.Context()
+			s := &Stream{text: fmt.Sprintf("%v: %s", f, text), stop: make(chan struct{})}
+			ctx := r.T.Context()
 			s.group.Go(func() { s.run(ctx, probe, every) })
 			all = append(all, s)
 		}
@@ -52,7 +52,7 @@ func (c *cluster) connectFor(timeout, every time.Duration, texts ...string) (all
 	return all
 }
 
-func (s *stream) run(ctx context.Context, probe lab.Probe, every time.Duration) {
+func (s *Stream) run(ctx context.Context, probe lab.Probe, every time.Duration) {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
@@ -62,20 +62,20 @@ func (s *stream) run(ctx context.Context, probe lab.Probe, every time.Duration) 
 		case <-ticks.C:
 		}
 		begun := time.Now()
-		result := met(probe.Send(ctx))
+		result := Met(probe.Send(ctx))
 		s.met = append(s.met, meeting{begun, time.Now(), result})
 	}
 }
 
 // end stops the client and returns all that it met.
-func (s *stream) end() []meeting {
+func (s *Stream) end() []meeting {
 	close(s.stop)
 	s.group.Wait()
 	return s.met
 }
 
-// endUndisturbed ends clients, none of which may have met anything but the endpoints.
-func endUndisturbed(t *testing.T, all []*stream, endpoints ...string) {
+// EndUndisturbed ends clients, none of which may have met anything but the endpoints.
+func EndUndisturbed(t *testing.T, all []*Stream, endpoints ...string) {
 	t.Helper()
 	connections, slowest := 0, time.Duration(0)
 	for _, s := range all {
@@ -98,9 +98,9 @@ func endUndisturbed(t *testing.T, all []*stream, endpoints ...string) {
 	t.Logf("%d connections, the slowest took %v", connections, slowest.Round(time.Millisecond))
 }
 
-// endInterrupted ends clients that may have been cut off, but no longer than the given time at once. It tells
+// EndInterrupted ends clients that may have been cut off, but no longer than the given time at once. It tells
 // the longest time between two connections to endpoints with others between them.
-func endInterrupted(t *testing.T, all []*stream, longest time.Duration, endpoints ...string) (gap time.Duration) {
+func EndInterrupted(t *testing.T, all []*Stream, longest time.Duration, endpoints ...string) (gap time.Duration) {
 	t.Helper()
 	for _, s := range all {
 		var last time.Time // of the last connection before those that went wrong
