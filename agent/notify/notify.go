@@ -33,6 +33,7 @@ type Notifier struct {
 	ready   chan struct{}
 
 	// Of Run's goroutine.
+	due    bool   // Ready was called, and systemd does not know
 	told   string // the status line
 	failed string // the error that was logged last
 }
@@ -64,25 +65,25 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	n.report(ctx, interval, watchdog > 0, false)
+	n.report(ctx, interval, watchdog > 0)
 	for ready := n.ready; ; {
 		select {
 		case <-ctx.Done():
 			n.send(daemon.SdNotifyStopping, "STATUS=Stopping; the rules stay in the kernel")
 			return
 		case <-ready:
-			ready = nil
-			n.report(ctx, interval, watchdog > 0, true)
+			ready, n.due = nil, true
+			n.report(ctx, interval, watchdog > 0)
 		case <-ticker.C:
-			n.report(ctx, interval, watchdog > 0, false)
+			n.report(ctx, interval, watchdog > 0)
 		}
 	}
 }
 
 // report asks for the status and passes it on if it is another than before.
-func (n *Notifier) report(ctx context.Context, patience time.Duration, watchdog, ready bool) {
+func (n *Notifier) report(ctx context.Context, patience time.Duration, watchdog bool) {
 	var states []string
-	if ready {
+	if n.due {
 		states = append(states, daemon.SdNotifyReady)
 	}
 	asking, cancel := context.WithTimeout(ctx, patience)
@@ -101,9 +102,12 @@ func (n *Notifier) report(ctx context.Context, patience time.Duration, watchdog,
 			states = append(states, "STATUS="+strings.ReplaceAll(line, "\n", " "))
 		}
 	}
-	if len(states) > 0 && n.send(states...) && err == nil {
-		n.told = line
-		n.failed = ""
+	if len(states) == 0 || !n.send(states...) {
+		return
+	}
+	n.due = false
+	if err == nil {
+		n.told, n.failed = line, ""
 	}
 }
 

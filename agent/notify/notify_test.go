@@ -175,13 +175,26 @@ func TestWithoutSystemd(t *testing.T) {
 	n.Run(t.Context()) // returns at once
 }
 
+// Systemd hears all once it listens again.
 func TestSocketGone(t *testing.T) {
-	newSystemd(t, 20*time.Millisecond)
-	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
+	const usec = 40 * time.Millisecond
+	s := newSystemd(t, usec)
+	path := os.Getenv("NOTIFY_SOCKET")
+	s.conn.Close()
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
 	var log bytes.Buffer
 	n, stop := start(t, &loop{line: "works"}, &log)
 	n.Ready()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(5 * usec)
+	again, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	s.conn = again
+	s.expect("READY=1\nWATCHDOG=1\nSTATUS=works")
 	stop()
 	if got := strings.Count(log.String(), "tell systemd"); got != 1 {
 		t.Errorf("logged %d times, want once:\n%s", got, &log)
