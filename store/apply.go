@@ -134,13 +134,17 @@ func (s *Store) put(g groupKey, member string, value []byte) bool {
 	if same {
 		return false
 	}
-	// A deletion is kept only if something is there to be deleted: changes that cannot be
-	// committed would grow without end.
-	keep := value != nil || s.inFile(g, member, func([]byte) {})
+	// A deletion is kept only if something is, or may soon be, in the file: changes that
+	// cannot be committed would grow without end.
+	s.mu.Lock()
+	attempts := s.attempts
+	_, keep := s.back.get(g, member)
+	s.mu.Unlock()
+	keep = keep || value != nil || s.inFile(g, member, func([]byte) {})
 	kind := kindOf(g, member)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if keep || s.back != nil {
+	if keep || s.attempts != attempts {
 		s.front.put(g, member, bytes.Clone(value))
 	} else {
 		s.front.forget(g, member)

@@ -21,6 +21,7 @@ const (
 
 	branchPage   = 0x01
 	leafPage     = 0x02
+	metaPage     = 0x04
 	freelistPage = 0x10
 	bucketLeaf   = 0x01 // flag of a leaf element
 
@@ -32,11 +33,15 @@ const (
 var order = binary.NativeEndian
 
 // root is one of the two states that a file holds: the last commit's and the one before.
-type root struct{ page, freelist, pages, txid uint64 }
+type root struct {
+	page, freelist, pages, txid uint64
+	header                      bool // of the meta pages is right; they have no checksum for it
+}
 
-// roots returns the states whose meta pages are whole, the newest first.
+// roots returns the states whose meta pages are whole, the newest first: bbolt uses that.
 func roots(f io.ReaderAt) []root {
 	var all []root
+	header := true
 	for i := range int64(2) {
 		var page [pageHeaderSize + metaSize]byte
 		if _, err := f.ReadAt(page[:], i*pageSize); err != nil {
@@ -49,10 +54,14 @@ func roots(f io.ReaderAt) []root {
 			order.Uint64(m[56:]) != sum.Sum64() {
 			continue
 		}
+		header = header && order.Uint64(page[:]) == uint64(i) && order.Uint16(page[8:]) == metaPage
 		all = append(all, root{page: order.Uint64(m[16:]), freelist: order.Uint64(m[32:]), pages: order.Uint64(m[40:]), txid: order.Uint64(m[48:])})
 	}
 	if len(all) == 2 && all[0].txid < all[1].txid {
 		all[0], all[1] = all[1], all[0]
+	}
+	for i := range all {
+		all[i].header = header
 	}
 	return all
 }
@@ -83,7 +92,12 @@ func (w *walk) run(f io.ReaderAt, size int64, r root) {
 		w.fault("the file is truncated: it has %d bytes and should have %d pages of %d", size, r.pages, pageSize)
 		w.pages = uint64(size / pageSize)
 	}
+	if !r.header {
+		w.fault("a meta page has the header of another")
+	}
 	w.seen = make([]uint64, w.pages/64+1)
+	// Free pages first: where damage leads to one, older records are not taken for current ones.
+	w.freelist(r.freelist)
 	var before []byte
 	w.tree(r.page, 0, &before, nil, func(flags uint32, key, value []byte) {
 		if flags&bucketLeaf == 0 || len(value) < elementSize {
@@ -92,7 +106,6 @@ func (w *walk) run(f io.ReaderAt, size int64, r root) {
 		}
 		w.bucket(string(key), value)
 	})
-	w.freelist(r.freelist)
 }
 
 // bucket checks a bucket from its entry in the root: page and sequence, then the
@@ -187,7 +200,7 @@ func (w *walk) page(id uint64, depth int) ([]byte, error) {
 	}
 	for p := id; p < id+n; p++ {
 		if w.mark(p) {
-			return nil, fmt.Errorf("page %d is used twice", p)
+			return nil, fmt.Errorf("page %d is used twice, or free", p)
 		}
 	}
 	w.used += n
@@ -209,7 +222,7 @@ func (w *walk) mark(id uint64) bool {
 	return was
 }
 
-// freelist checks that no free page is in use: bbolt would write over it.
+// freelist marks the free pages. One that is in use, too, is found later: bbolt would write over it.
 func (w *walk) freelist(id uint64) {
 	page, err := w.page(id, 0)
 	if err != nil {
@@ -231,7 +244,7 @@ func (w *walk) freelist(id uint64) {
 	}
 	for i := range count {
 		if p := order.Uint64(ids[i*8:]); p < 2 || p >= w.pages || w.mark(p) {
-			w.fault("free page %d is in use, or listed twice, or outside of the file", p)
+			w.fault("free page %d is listed twice, or outside of the file", p)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"sluice/agent/source"
@@ -33,21 +34,21 @@ func readContents(f io.ReaderAt, size int64, r root, take func(g groupKey, membe
 	c := &contents{identity: map[string]string{}, inStep: map[source.Kind]step{}, counts: map[source.Kind]int{}}
 	foreign, hasDigest := "", false
 	w := walk{record: func(name string, key, value []byte) {
-		b := bucketByName(name)
-		if b == nil {
+		b, known := bucketByName(name)
+		if !known {
 			foreign = name
 			return
 		}
-		if *b == meta && string(key) == schemaKey {
+		if b == meta && string(key) == schemaKey {
 			c.schema = string(value)
 			return
 		}
-		if *b == meta && string(key) == digestKey {
+		if b == meta && string(key) == digestKey {
 			c.say, hasDigest = parseDigest(value)
 			return
 		}
 		c.found.add(value)
-		g, member := split(*b, string(key))
+		g, member := split(b, string(key))
 		payload, err := unseal(g, member, value)
 		if err != nil {
 			c.skipped++
@@ -78,14 +79,9 @@ func readContents(f io.ReaderAt, size int64, r root, take func(g groupKey, membe
 	return c
 }
 
-func bucketByName(name string) *bucket {
-	for i, n := range bucketNames {
-		if n == name {
-			b := bucket(i)
-			return &b
-		}
-	}
-	return nil
+func bucketByName(name string) (bucket, bool) {
+	i := slices.Index(bucketNames[:], name)
+	return bucket(i), i >= 0
 }
 
 // note takes in what a record tells about all the others.
@@ -133,6 +129,6 @@ func (c *contents) objectCount() int {
 // complete tells whether all Services and EndpointSlices were there when the file was written last.
 func complete(inStep map[source.Kind]step) bool {
 	_, services := inStep[source.Service]
-	_, slices := inStep[source.EndpointSlice]
-	return services && slices
+	_, endpointSlices := inStep[source.EndpointSlice]
+	return services && endpointSlices
 }

@@ -22,7 +22,7 @@ const (
 	fileGrowth = 1 << 20
 	// fillPercent is how full bbolt leaves pages that it splits. Most records come once, in order,
 	// and change little later.
-	fillPercent = 0.8
+	fillPercent = 0.9
 )
 
 // file is an open bbolt file that was checked.

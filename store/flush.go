@@ -94,6 +94,7 @@ func (s *Store) commit() {
 	}
 	replace := s.base != f
 	s.back, s.front = s.front, newOverlay()
+	s.attempts++
 	changes := s.back
 	s.schedule.begun()
 	s.mu.Unlock()

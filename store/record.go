@@ -72,12 +72,20 @@ func sealed(g groupKey, payload string) []byte {
 }
 
 func checksum(b bucket, group, member string, payload []byte) uint32 {
-	var buf [256]byte // most keys; no allocation
-	key := append(buf[:0], bucketNames[b]...)
-	key = append(key, 0)
-	key = append(key, group...)
-	key = append(key, member...)
-	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, payload)
+	crc := crcOf(0, bucketNames[b])
+	crc = crcOf(crc, "\x00")
+	crc = crcOf(crc, group)
+	crc = crcOf(crc, member)
+	return crc32.Update(crc, castagnoli, payload)
+}
+
+// crcOf is crc32.Update for a string, without the allocation that a conversion needs.
+func crcOf(crc uint32, s string) uint32 {
+	crc = ^crc
+	for i := range len(s) {
+		crc = castagnoli[byte(crc)^s[i]] ^ crc>>8
+	}
+	return ^crc
 }
 
 var errChecksum = errors.New("checksum of a record does not match")

@@ -61,6 +61,7 @@ type Store struct {
 	// file is where changes are committed to; nil if there is none. base is the same, if its
 	// records count, and nil if the next commit replaces them.
 	file, base *file
+	attempts   int // commits that were begun
 	// generation changes when all that was known is dropped.
 	generation int
 	lost       bool

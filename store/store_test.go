@@ -30,9 +30,13 @@ func TestApply(t *testing.T) {
 		other string
 	}{
 		{"a Service comes", func(s *Store) string { return apply(s, service("web", 80)) }, "web", "80", "none"},
-		{"its slices come", func(s *Store) string { return apply(s, endpointSlice("web-b", "web", 2), endpointSlice("web-a", "web", 1)) },
+		{"its slices come", func(s *Store) string {
+			return apply(s, endpointSlice("web-b", "web", 2), endpointSlice("web-a", "web", 1))
+		},
 			"web", "80 web-a:1 web-b:2", "none"},
-		{"the same again", func(s *Store) string { return apply(s, again(service("web", 80)), again(endpointSlice("web-a", "web", 1))) },
+		{"the same again", func(s *Store) string {
+			return apply(s, again(service("web", 80)), again(endpointSlice("web-a", "web", 1)))
+		},
 			"", "80 web-a:1 web-b:2", "none"},
 		{"a Service whose name begins alike", func(s *Store) string { return apply(s, service("web-b", 81), endpointSlice("x", "web-b", 3)) },
 			"web-b", "80 web-a:1 web-b:2", "81 x:3"},
@@ -174,7 +178,7 @@ func TestModel(t *testing.T) {
 		if i%20 != 0 {
 			continue
 		}
-		want := fmt.Sprint("none")
+		want := "none"
 		if port, ok := services[name]; ok {
 			want = fmt.Sprint(port)
 		}
