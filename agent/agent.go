@@ -153,9 +153,13 @@ func (l *loop) openMetrics() {
 	for _, p := range l.proxiers {
 		o.Families = append(o.Families, p.family)
 	}
+	if l.cfg.Manifests == "" { // manifests are read as they are
+		o.InStep = l.store.InStepTimes
+	}
 	l.metrics = metrics.New(o)
 	for _, p := range l.proxiers {
 		p.metrics = l.metrics
+		p.metrics.Queued(p.family) // by newProxier
 	}
 	l.notifier = notify.New(notify.Options{Status: l.line, Log: l.log})
 }

@@ -178,6 +178,7 @@ func (l *loop) take(b batch) {
 // as they are until the source has handed over everything anew.
 func (l *loop) lost() {
 	l.synced, l.planned, l.cached = false, false, store.Cached{Why: "the cache file was lost"}
+	l.metrics.SetSource(l.synced, len(l.problems))
 	select {
 	case l.restart <- struct{}{}:
 	default: // it is about to anyway
@@ -202,7 +203,7 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 		if at, waiting := p.due(); waiting && !now.Before(at) {
 			l.lastWrite = now
 			if p.write(ctx) {
-				p.publisher.written(ctx)
+				p.follow(ctx, p.publisher.changed)
 				l.notifier.Ready()
 			}
 		}
@@ -231,7 +232,7 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 			p.checkFlows(ctx, time.Now())
 		}
 		if periodic && p.queued.IsZero() {
-			p.publisher.sync(ctx)
+			p.follow(ctx, true)
 		}
 	}
 }

@@ -167,6 +167,15 @@ func (p *proxier) write(ctx context.Context) bool {
 	return true
 }
 
+// follow lets the publisher follow the kernel, and counts what it serves.
+func (p *proxier) follow(ctx context.Context, changed bool) {
+	if changed {
+		p.publisher.sync(ctx)
+	}
+	listeners, failures := p.publisher.localPorts()
+	p.metrics.SetLocalNodePorts(p.family, listeners, failures)
+}
+
 // failed notes an error of the writer; the next attempt reads the kernel back.
 func (p *proxier) failed(err error, now time.Time) {
 	p.reconcile = true

@@ -59,13 +59,6 @@ func (p *publisher) node(addrs []netip.Addr) {
 	p.changed = true
 }
 
-// written follows the plans, if they changed; the kernel has them now.
-func (p *publisher) written(ctx context.Context) {
-	if p.changed {
-		p.sync(ctx)
-	}
-}
-
 // sync opens and closes listeners. Those that could not be opened before are tried again.
 func (p *publisher) sync(ctx context.Context) {
 	p.changed = false
@@ -83,6 +76,14 @@ func (p *publisher) sync(ctx context.Context) {
 		}
 	}
 	p.ports.Sync(routes)
+}
+
+// localPorts tells how many NodePorts are listened for at the loopback address, and how often one could not be had.
+func (p *publisher) localPorts() (listeners int, failures uint64) {
+	if p.ports == nil {
+		return 0, 0
+	}
+	return p.ports.Stats()
 }
 
 func (p *publisher) close() {

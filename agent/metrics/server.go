@@ -25,7 +25,7 @@ type ServeOptions struct {
 // the address cannot be had it is tried again; that is logged once.
 func Serve(ctx context.Context, at netip.AddrPort, r *Recorder, o ServeOptions) {
 	r.Write(new(bytes.Buffer)) // the counters of Services are looked at for the first time
-	httpserver.ServeAt(ctx, "metrics", at, handler(r, o), o.Options)
+	httpserver.ServeAt(ctx, "/metrics", at, handler(r, o), o.Options)
 }
 
 func handler(r *Recorder, o ServeOptions) http.Handler {
