@@ -52,6 +52,13 @@ bench: build ## measure the agent and its parts: time, allocations, memory
 	.ci/as-root go run ./test/bench
 	.ci/as-root go test -run '^$$' -bench . -benchmem -timeout 30m ./...
 
+.PHONY: bench-peers
+bench-peers: build ## measure the agent beside kube-proxy, on the same API server
+	.ci/deps go nft ip etcd
+	go mod download
+	test/peers/build
+	.ci/as-root go run ./test/benchpeers
+
 .PHONY: golden-update
 golden-update: ## write the expected rule sets anew from what the kernel has
 	.ci/deps go nft ip unshare

@@ -1,0 +1,96 @@
+// Command benchpeers measures the agent beside kube-proxy: both follow the same API
+// server, each in the network namespace of a node of its own, one after the other, and
+// the kernel's state is looked at from outside by the same means. Run it as root: `make bench-peers`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/test/cluster"
+	"sluice/test/lab"
+)
+
+func main() {
+	binary := flag.String("binary", "bin/sluice", "the program to measure")
+	sizes := flag.String("sizes", "1x1,100x3,1000x10,10000x10", "Services x endpoints, comma-separated, growing")
+	var how options
+	flag.IntVar(&how.changes, "changes", 15, "how many times one endpoint is changed alone")
+	flag.DurationVar(&how.churn, "churn", time.Minute, "how long endpoints are changed at the rate; 0: not at all")
+	flag.IntVar(&how.rate, "rate", 100, "changes a second under churn")
+	flag.Parse()
+	code, entered, err := lab.Enter()
+	if err == nil && !entered {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = run(ctx, *binary, *sizes, how)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchpeers:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+var errMissed = errors.New("not all targets are met")
+
+func run(ctx context.Context, binary, list string, how options) (err error) {
+	if _, err := os.Stat(binary); err != nil {
+		return fmt.Errorf("%w; run `make build` first", err)
+	}
+	peers, err := cluster.Peers("kube-proxy", "kube-apiserver")
+	if err != nil {
+		return err
+	}
+	c, err := cluster.New(ctx, cluster.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	o := &objects{cluster: c}
+	var sizes []size
+	theirs, ours := map[size]result{}, map[size]result{}
+	for word := range strings.SplitSeq(list, ",") {
+		var s size
+		if _, err := fmt.Sscanf(word, "%dx%d", &s.services, &s.endpoints); err != nil || s.services < o.made || s.endpoints < 1 {
+			return fmt.Errorf("size %q: want Services x endpoints, like 100x3, and not fewer Services than before", word)
+		}
+		fmt.Fprintf(os.Stderr, "%s %v: objects", time.Now().Format(time.TimeOnly), s)
+		if err := o.grow(ctx, s); err != nil {
+			return err
+		}
+		for _, p := range []struct {
+			peer
+			binary  string
+			results map[size]result
+		}{{sluice, binary, ours}, {kubeProxy, filepath.Join(peers, "kube-proxy"), theirs}} {
+			fmt.Fprintf(os.Stderr, ", %s", p.name)
+			if p.results[s], err = measure(ctx, c, o, p.peer, p.binary, how); err != nil {
+				return fmt.Errorf("%v: %w", s, err)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "; load average %s\n", load())
+		sizes = append(sizes, s)
+	}
+	if !table(os.Stdout, sizes, theirs, ours) {
+		return errMissed
+	}
+	return nil
+}
+
+// load is the machine's load average.
+func load() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(content))[:3], " ")
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// targets are how many times less than kube-proxy the agent is to take, by size.
+var targets = map[size]struct{ anonymous, start, change float64 }{
+	{100, 3}:    {anonymous: 2},
+	{1000, 10}:  {anonymous: 3, start: 3},
+	{10000, 10}: {anonymous: 4, start: 30, change: 50},
+}
+
+const (
+	rssTarget = 3 // at each size
+	// offlineTarget is for offlineSize.
+	offlineTarget = 300 * time.Millisecond
+)
+
+var offlineSize = size{1000, 10}
+
+// table writes what was measured at the sizes in Markdown, and tells whether all targets are met.
+func table(out io.Writer, sizes []size, theirs, ours map[size]result) (met bool) {
+	met = true
+	fmt.Fprintln(out, "| Services × endpoints | | kube-proxy | sluice | ratio | target | |")
+	fmt.Fprintln(out, "|---|---|--:|--:|--:|--:|---|")
+	row := func(s size, what, their, our, ratio, target string, ok bool) {
+		verdict := ""
+		if target != "" && ok {
+			verdict = "met"
+		} else if target != "" {
+			verdict, met = "MISSED", false
+		}
+		fmt.Fprintf(out, "| %v | %s | %s | %s | %s | %s | %s |\n", s, what, their, our, ratio, target, verdict)
+	}
+	compare := func(s size, what string, their, our, target float64, show func(float64) string) {
+		ratio, want := their/our, ""
+		if target > 0 {
+			want = fmt.Sprintf("≥ %g", target)
+		}
+		row(s, what, show(their), show(our), fmt.Sprintf("%.1f", ratio), want, ratio >= target)
+	}
+	for _, s := range sizes {
+		k, u, want := theirs[s], ours[s], targets[s]
+		compare(s, "anonymous memory", float64(k.memory.anonymous), float64(u.memory.anonymous), want.anonymous, megabytes)
+		compare(s, "RSS", float64(k.memory.rss), float64(u.memory.rss), rssTarget, megabytes)
+		compare(s, "peak RSS until then", float64(k.memory.peak), float64(u.memory.peak), 0, megabytes)
+		compare(s, "start to complete rules", float64(k.start), float64(u.start), want.start, milliseconds)
+		compare(s, "one change, from the API's answer", float64(k.acked), float64(max(u.acked, time.Microsecond)), want.change, milliseconds)
+		compare(s, "one change, from the request", float64(k.sent), float64(u.sent), 0, milliseconds)
+		if k.cpu > 0 {
+			compare(s, fmt.Sprintf("CPU under churn (%.0f and %.0f changes a second)", k.rate, u.rate), float64(k.cpu), float64(max(u.cpu, clockTick)), 0, seconds)
+			compare(s, "anonymous memory at its end", float64(k.churned.anonymous), float64(u.churned.anonymous), 0, megabytes)
+		}
+		limit := ""
+		if s == offlineSize {
+			limit = fmt.Sprintf("≤ %v", offlineTarget)
+		}
+		row(s, "start to complete rules without an API server", "never", milliseconds(float64(u.offline)), "", limit, u.offline <= offlineTarget)
+	}
+	return met
+}
+
+func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
+
+func milliseconds(d float64) string {
+	if ms := d / 1e6; ms < 10 {
+		return fmt.Sprintf("%.2f ms", ms)
+	}
+	return fmt.Sprintf("%.0f ms", d/1e6)
+}
+
+func seconds(d float64) string { return fmt.Sprintf("%.2f s", d/1e9) }
