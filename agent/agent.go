@@ -124,14 +124,16 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 // openFamilies opens a writer for each family that the kernel has.
 func (l *loop) openFamilies() error {
 	var errs []error
+	var peers nft.Peers
 	for _, f := range proxy.Families {
 		// A kernel without IPv6, or booted with ipv6.disable=1, has not this file.
 		if _, err := os.Stat("/proc/net/if_inet6"); f == proxy.IPv6 && err != nil {
 			l.log.Info("the kernel has no IPv6: only IPv4 is served")
 			continue
 		}
-		w, err := nft.New(nft.Options{Family: f, Log: l.log})
+		w, err := nft.New(nft.Options{Family: f, Peers: &peers, Log: l.log})
 		if err != nil {
+			l.log.Error("a family is not served", "family", f.String(), "error", err)
 			errs = append(errs, err)
 			continue
 		}

@@ -31,13 +31,14 @@ type loop struct {
 	// or since the store lost it.
 	synced bool
 	// planned says that all Services are planned. They are not before all that is needed is known.
-	planned  bool
-	problems []source.Problem
-	proxiers []*proxier
-	node     nodePlanner
-	tracker  *health.Tracker
-	metrics  *metrics.Recorder
-	notifier *notify.Notifier
+	planned   bool
+	nodeKnown bool // there is a Node object of this node's name
+	problems  []source.Problem
+	proxiers  []*proxier
+	node      nodePlanner
+	tracker   *health.Tracker
+	metrics   *metrics.Recorder
+	notifier  *notify.Notifier
 
 	lastWrite time.Time
 	settled   bool // the first write is done
@@ -196,16 +197,24 @@ func (l *loop) mend(p *proxier) {
 // write brings into the kernel what is due. A change that comes alone is written
 // at once; while changes keep coming, one write follows the other after MinSyncPeriod.
 func (l *loop) write(ctx context.Context, now time.Time) {
-	if !l.planned || now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod)) {
+	if !l.planned {
 		return
 	}
 	for _, p := range l.proxiers {
+		if now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod)) && l.lastWrite != now {
+			break
+		}
 		if at, waiting := p.due(); waiting && !now.Before(at) {
 			l.lastWrite = now
 			if p.write(ctx) {
 				p.follow(ctx, p.publisher.changed)
 				l.notifier.Ready()
 			}
+		}
+	}
+	for _, p := range l.proxiers {
+		if p.queued.IsZero() && p.publisher.changed {
+			p.follow(ctx, true) // readiness, for example, can change without a rule
 		}
 	}
 	if !l.settled && l.lastWrite == now {

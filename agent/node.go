@@ -92,5 +92,6 @@ func serviceCIDRs(f proxy.Family, objects []*networkingv1.ServiceCIDR) []netip.P
 
 func sameNode(a, b *proxy.Node) bool {
 	return a.Family == b.Family && a.Name == b.Name && a.Zone == b.Zone && a.MasqueradeAll == b.MasqueradeAll &&
+		a.LocalhostNodePorts == b.LocalhostNodePorts &&
 		slices.Equal(a.Addrs, b.Addrs) && slices.Equal(a.NodePortAddrs, b.NodePortAddrs)
 }

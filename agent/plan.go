@@ -96,6 +96,12 @@ func (l *loop) planNode() (all bool) {
 		l.log.Warn("what is known of the node stays as it is", "error", err)
 		return false
 	}
+	if known := node != nil; known != l.nodeKnown || !l.planned {
+		l.nodeKnown = known
+		if !known && l.synced {
+			l.log.Warn("there is no Node object of this node's name: its zone and pod CIDRs are unknown; set --hostname-override if the name is another", "node", l.cfg.NodeName)
+		}
+	}
 	now := time.Now()
 	for _, p := range l.proxiers {
 		planned, settings, why := l.node.plan(p.family, l.facts, node, cidrs)

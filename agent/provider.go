@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -40,11 +41,14 @@ func (l *loop) status() status.Status {
 	served := map[proxy.ServiceName]bool{}
 	for _, p := range l.proxiers {
 		s.NodePortAddresses = append(s.NodePortAddresses, p.node.NodePortAddrs...)
-		if s.Detection != "" && p.detection != "" {
-			s.Detection += " "
+		if p.node.LocalhostNodePorts {
+			s.NodePortAddresses = append(s.NodePortAddresses, p.family.Loopback())
 		}
-		s.Detection += p.detection
-		s.Families = append(s.Families, p.status())
+		f := p.status()
+		s.Families = append(s.Families, f)
+		if f.Services > 0 || s.Detection == "" { // a family that no Service uses is of no interest
+			s.Detection = strings.TrimSpace(s.Detection + " " + p.detection)
+		}
 		for plan := range p.state.Plans() {
 			served[plan.Name] = true
 			for _, what := range plan.Ignored {

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"sluice/agent/health"
 	"sluice/agent/localport"
@@ -17,8 +19,8 @@ import (
 type publisher struct {
 	tracker *health.Tracker
 	checks  map[proxy.ServiceName]proxy.HealthCheck
-	local   map[proxy.ServiceName][]proxy.FrontendRoute
-	addrs   []netip.Addr // where healthCheckNodePorts are served
+	local   map[proxy.ServiceName]*proxy.ServicePlan // with NodePorts at the loopback address
+	addrs   []netip.Addr                             // where healthCheckNodePorts are served
 	changed bool
 
 	servers *health.Servers
@@ -30,7 +32,7 @@ type publisher struct {
 func newPublisher(tracker *health.Tracker, log *slog.Logger) publisher {
 	return publisher{
 		tracker: tracker, log: log,
-		checks: map[proxy.ServiceName]proxy.HealthCheck{}, local: map[proxy.ServiceName][]proxy.FrontendRoute{},
+		checks: map[proxy.ServiceName]proxy.HealthCheck{}, local: map[proxy.ServiceName]*proxy.ServicePlan{},
 		servers: health.NewServers(tracker.Healthy, health.Options{Log: log}),
 	}
 }
@@ -45,7 +47,7 @@ func (p *publisher) plan(name proxy.ServiceName, plan *proxy.ServicePlan) {
 		p.changed = true
 	}
 	if plan != nil && len(plan.Localhost) > 0 {
-		p.local[name] = plan.Localhost
+		p.local[name] = plan
 		p.changed = true
 	} else if _, had := p.local[name]; had {
 		delete(p.local, name)
@@ -70,12 +72,21 @@ func (p *publisher) sync(ctx context.Context) {
 		p.ports = localport.New(localport.Options{Log: p.log})
 	}
 	routes := map[netip.AddrPort]*proxy.Route{}
-	for _, list := range p.local {
-		for _, f := range list {
-			routes[netip.AddrPortFrom(f.Addr, f.Port)] = f.Route
+	for _, plan := range slices.SortedFunc(maps.Values(p.local), olderFirst) {
+		for _, f := range plan.Localhost {
+			at := netip.AddrPortFrom(f.Addr, f.Port)
+			if routes[at] == nil {
+				routes[at] = f.Route
+			}
 		}
 	}
 	p.ports.Sync(routes)
+}
+
+// olderFirst is the order in which Services get what several of them claim, as in proxy.State.
+func olderFirst(a, b *proxy.ServicePlan) int {
+	return cmp.Or(cmp.Compare(a.Created, b.Created),
+		cmp.Compare(a.Name.Namespace, b.Name.Namespace), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
 // localPorts tells how many NodePorts are listened for at the loopback address, and how often one could not be had.

@@ -44,8 +44,8 @@ func routable(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
 }
 
-// loopback is 127.0.0.1 or ::1.
-func (f Family) loopback() netip.Addr {
+// Loopback is 127.0.0.1 or ::1.
+func (f Family) Loopback() netip.Addr {
 	if f == IPv4 {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}

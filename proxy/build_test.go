@@ -197,8 +197,8 @@ func named(f Family, s string) string {
 var replacers = map[Family]*strings.Replacer{IPv4: newReplacer(IPv4), IPv6: newReplacer(IPv6)}
 
 func newReplacer(f Family) *strings.Replacer {
-	loopback := f.loopback().String()
-	pairs := []string{fmt.Sprintf("/%d]", f.loopback().BitLen()), "/HOST]"}
+	loopback := f.Loopback().String()
+	pairs := []string{fmt.Sprintf("/%d]", f.Loopback().BitLen()), "/HOST]"}
 	for _, end := range []string{" ", "\"", "\n"} {
 		pairs = append(pairs, loopback+end, "LOOPBACK"+end)
 	}
@@ -209,7 +209,7 @@ func newReplacer(f Family) *strings.Replacer {
 			for _, end := range []string{":", " ", "]", "\n", "\""} {
 				pairs = append(pairs, a+end, kind+fmt.Sprint(n)+end)
 			}
-			pairs = append(pairs, a+fmt.Sprintf("/%d]", f.loopback().BitLen()), kind+fmt.Sprint(n)+"/HOST]")
+			pairs = append(pairs, a+fmt.Sprintf("/%d]", f.Loopback().BitLen()), kind+fmt.Sprint(n)+"/HOST]")
 		}
 	}
 	return strings.NewReplacer(pairs...)

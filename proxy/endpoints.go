@@ -178,6 +178,11 @@ func endpointsOf(from []endpointSlice, name string, protocol Protocol) []endpoin
 	return slices.CompactFunc(list, func(a, b endpoint) bool { return a.addr == b.addr })
 }
 
+// anyHost tells whether there are endpoints, of whatever port.
+func anyHost(from []endpointSlice) bool {
+	return slices.ContainsFunc(from, func(s endpointSlice) bool { return len(s.ports) > 0 && len(s.hosts) > 0 })
+}
+
 // protocolOf translates a protocol's name. No name is TCP, as the API documents it.
 func protocolOf(name corev1.Protocol) (p Protocol, known bool) {
 	switch name {

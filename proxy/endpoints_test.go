@@ -125,7 +125,7 @@ func TestWhichSlices(t *testing.T) {
 		{name: "FQDN", want: "[]", change: func(_ Family, s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN }},
 		{name: "the other family", want: "[]",
 			change: func(f Family, s *discoveryv1.EndpointSlice) { s.AddressType = addressType(IPv4 + IPv6 - f) }},
-		{name: "port without name is the unnamed port", want: "[]",
+		{name: "port without name is the unnamed port", want: "[]", ignored: `port "http": none of its EndpointSlices has a port of that name for TCP`,
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Name = nil }},
 		{name: "port without number", want: "[]", ignored: `EndpointSlice a: port "http" has no number`,
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Port = nil }},
@@ -135,11 +135,11 @@ func TestWhichSlices(t *testing.T) {
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) }},
 		{name: "port without protocol is TCP", want: "[pod1:8080 pod2:8080]",
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = nil }},
-		{name: "another protocol", want: "[]",
+		{name: "another protocol", want: "[]", ignored: `port "http": none of its EndpointSlices has a port of that name for TCP`,
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolUDP) }},
 		{name: "unknown protocol", want: "[]", ignored: `EndpointSlice a: port "http" has the protocol "QUIC"; TCP, UDP and SCTP are served`,
 			change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.Protocol("QUIC")) }},
-		{name: "another port name", want: "[]", change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Name = new("https") }},
+		{name: "another port name", want: "[]", ignored: `port "http": none of its EndpointSlices has a port of that name for TCP`, change: func(_ Family, s *discoveryv1.EndpointSlice) { s.Ports[0].Name = new("https") }},
 		{name: "several ports", want: "[pod1:8080 pod2:8080]",
 			change: func(_ Family, s *discoveryv1.EndpointSlice) {
 				s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new("https"), Port: new(int32(8443))})
@@ -155,7 +155,7 @@ func TestWhichSlices(t *testing.T) {
 				s.Endpoints[0].Addresses[0], s.Endpoints[1].Addresses[0] = "one", "two"
 			}},
 		{name: "loopback", want: "[pod2:8080]", ignored: `EndpointSlice a: 1 of 2 endpoints have no usable IPvX address, the first of them "LOOPBACK"`,
-			change: func(f Family, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = f.loopback().String() }},
+			change: func(f Family, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = f.Loopback().String() }},
 	} {
 		for _, f := range Families {
 			t.Run(fmt.Sprintf("%s %v", tc.name, f), func(t *testing.T) {

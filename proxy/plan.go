@@ -94,12 +94,16 @@ func (p *planner) planPorts(from []endpointSlice) {
 			p.ignore("port %q: %d is outside 1-65535", port.Name, port.Port)
 			continue
 		}
-		r := p.newRouter(port, protocol, endpointsOf(from, port.Name, protocol))
+		list := endpointsOf(from, port.Name, protocol)
+		if len(list) == 0 && anyHost(from) {
+			p.ignore("port %q: none of its EndpointSlices has a port of that name for %v", port.Name, protocol)
+		}
+		r := p.newRouter(port, protocol, list)
 		for _, f := range r.frontends {
 			p.plan.Frontends = append(p.plan.Frontends, FrontendRoute{f.Frontend, r.route(f)})
 		}
 		if r.localhost {
-			f := kindFrontend{Frontend{p.node.Family.loopback(), uint16(port.NodePort), protocol}, NodePort}
+			f := kindFrontend{Frontend{p.node.Family.Loopback(), uint16(port.NodePort), protocol}, NodePort}
 			p.plan.Localhost = append(p.plan.Localhost, FrontendRoute{f.Frontend, r.route(f)})
 		}
 		for _, ep := range r.endpoints {

@@ -187,7 +187,7 @@ cluster IPs [cluster1]
 		{
 			name: "externalIPs that are none", endpoints: "pod1",
 			changes: []change{func(f Family, svc *corev1.Service) {
-				svc.Spec.ExternalIPs = []string{"", "web.example.com", "fe80::1%eth0", ip(IPv4+IPv6-f, "ext1"), f.loopback().String()}
+				svc.Spec.ExternalIPs = []string{"", "web.example.com", "fe80::1%eth0", ip(IPv4+IPv6-f, "ext1"), f.Loopback().String()}
 			}},
 			want: `
 ClusterIP cluster1:80/TCP shop/web:http -> [pod1:8080] masquerade off-cluster empty reject
@@ -250,9 +250,12 @@ ClusterIP cluster1:53/UDP shop/web:dns -> [] masquerade off-cluster empty reject
 ClusterIP cluster1:80/SCTP shop/web:http -> [] masquerade off-cluster empty reject
 ClusterIP cluster1:82/TCP shop/web:np -> [] masquerade off-cluster empty reject
 cluster IPs [cluster1]
+ignored: port "dns": none of its EndpointSlices has a port of that name for UDP
+ignored: port "http": none of its EndpointSlices has a port of that name for SCTP
 ignored: port "quic": protocol "QUIC"; TCP, UDP and SCTP are served
 ignored: port "zero": 0 is outside 1-65535
 ignored: port "big": 70000 is outside 1-65535
+ignored: port "np": none of its EndpointSlices has a port of that name for TCP
 ignored: port "np": nodePort 70000 is outside 1-65535
 `},
 		{
@@ -265,7 +268,7 @@ ignored: clusterIP node1 is an address of this node: ports that are not the Serv
 		{
 			name: "clusterIP cannot be served", endpoints: "pod1",
 			changes: []change{func(f Family, svc *corev1.Service) {
-				svc.Spec.ClusterIPs[0], svc.Spec.ExternalIPs = f.loopback().String(), []string{ip(f, "ext1")}
+				svc.Spec.ClusterIPs[0], svc.Spec.ExternalIPs = f.Loopback().String(), []string{ip(f, "ext1")}
 			}},
 			want: `
 ExternalIP ext1:80/TCP shop/web:http -> [pod1:8080] masquerade always empty reject

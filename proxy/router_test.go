@@ -136,7 +136,7 @@ func TestLocalhostNodePorts(t *testing.T) {
 				want = ats(f, "pod2:8080")
 			}
 			plan := PlanService(n, svc, slices, nil)
-			if len(plan.Localhost) != 1 || plan.Localhost[0].Frontend != (Frontend{f.loopback(), 30080, TCP}) {
+			if len(plan.Localhost) != 1 || plan.Localhost[0].Frontend != (Frontend{f.Loopback(), 30080, TCP}) {
 				t.Fatalf("%v: planned %v, want one TCP port", f, plan.Localhost)
 			}
 			pool := plan.Localhost[0].Route.Pool

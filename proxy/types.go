@@ -157,7 +157,7 @@ type Route struct {
 	// Affinity is the time in seconds for which a client keeps its endpoint after
 	// its last new connection; 0 is no affinity.
 	Affinity uint32
-	// SourceRanges are the only sources that get through; nil lets all pass.
+	// SourceRanges are the only sources that get through, none inside another; nil lets all pass.
 	SourceRanges []netip.Prefix
 	// WhenEmpty is the answer to a client whose pool has no slots.
 	WhenEmpty Answer

@@ -38,12 +38,12 @@ func Agent() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := cfg.Validate(); err != nil {
-				return usageError(err)
-			}
 			log := newLogger(c, cfg)
 			for _, w := range warnings {
-				log.Warn(w)
+				log.Warn(w) // it may explain why the configuration is not valid
+			}
+			if err := cfg.Validate(); err != nil {
+				return usageError(err)
 			}
 			return agent.Run(c.Context, cfg, log)
 		},

@@ -119,17 +119,17 @@ func (w *configWatch) unreadable(path string, err error, now time.Time) time.Dur
 	if now.Sub(w.badSince) < writtenAfter {
 		return writingPoll
 	}
-	w.failed(fault{"kubeconfig", path, shorten(err) + "; it is read again until it is whole"})
+	w.failed(fault{"kubeconfig", path, "", shorten(err) + "; it is read again until it is whole"})
 	return min(w.steady, minPoll)
 }
 
 // none notes that there is no kubeconfig yet, or any more.
 func (w *configWatch) none(err error) time.Duration {
 	if w.current != nil {
-		w.failed(fault{"no kubeconfig", w.current.path, "it is gone: " + shorten(err) + "; what was read of it stays in use"})
+		w.failed(fault{"no kubeconfig", w.current.path, "", "it is gone: " + shorten(err) + "; what was read of it stays in use"})
 		return w.steady
 	}
-	w.failed(fault{"no kubeconfig", "kubeconfig", "waiting for it to be written: " + shorten(err) + " (or set --kubeconfig)"})
+	w.failed(fault{"no kubeconfig", "kubeconfig", "", "waiting for it to be written: " + shorten(err) + " (or set --kubeconfig)"})
 	w.missing = min(max(2*w.missing, minPoll), maxPoll)
 	return w.missing
 }
@@ -143,10 +143,10 @@ func (w *configWatch) checkCert(now time.Time) {
 	cert, path := w.current.cert, w.current.path
 	switch {
 	case now.After(cert.NotAfter):
-		w.problems.failed(certHolder, fault{"client certificate expired", path, fmt.Sprintf(
+		w.problems.failed(certHolder, fault{"client certificate expired", path, "", fmt.Sprintf(
 			"the client certificate of %s expired at %s; renew it, with k3s by restarting it", cert.Subject.CommonName, cert.NotAfter.Format(time.RFC3339))})
 	case now.Before(cert.NotBefore):
-		w.problems.failed(certHolder, fault{"client certificate expired", path, fmt.Sprintf(
+		w.problems.failed(certHolder, fault{"client certificate expired", path, "", fmt.Sprintf(
 			"the client certificate of %s is valid only from %s; is this machine's clock right?", cert.Subject.CommonName, cert.NotBefore.Format(time.RFC3339))})
 	default:
 		w.problems.works(certHolder)

@@ -22,7 +22,6 @@ const maxReason = 300
 
 // describe says which fault an error is that came from reading a resource of a server.
 func describe(err error, server, resource string) fault {
-	place := server + " " + resource
 	if errors.Is(err, errJunk) {
 		return junk(err, server)
 	}
@@ -34,18 +33,18 @@ func describe(err error, server, resource string) fault {
 	}
 	switch {
 	case errors.Is(err, errQuiet):
-		return fault{"quiet", place, err.Error() + "; it is asked again"}
+		return fault{"quiet", server, resource, err.Error() + "; it is asked again"}
 	case errors.Is(err, errCut):
-		return fault{"cut", place, err.Error() + "; it is asked again, with growing pauses"}
+		return fault{"cut", server, resource, err.Error() + "; it is asked again, with growing pauses"}
 	case isUnreachable(err):
-		return fault{"unreachable", server, "cannot be reached: " + shorten(err) + "; waiting for the network or the server"}
+		return fault{"unreachable", server, "", "cannot be reached: " + shorten(err) + "; waiting for the network or the server"}
 	}
 	return junk(err, server)
 }
 
 // junk is an answer that no API server gives.
 func junk(err error, server string) fault {
-	return fault{"junk", server, "the answer is not an API server's: " + shorten(err) + "; look what listens there"}
+	return fault{"junk", server, "", "the answer is not an API server's: " + shorten(err) + "; look what listens there"}
 }
 
 // isUnreachable knows errors of the network, before an answer came or in its middle.
@@ -69,39 +68,38 @@ func describeTLS(err error, server string) (fault, bool) {
 	var opErr *net.OpError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fault{"tls", server, "the server's certificate is not valid now: " + shorten(err) +
+		return fault{"tls", server, "", "the server's certificate is not valid now: " + shorten(err) +
 			"; is this machine's clock right? Otherwise renew the certificate, with k3s by restarting the server"}, true
 	case errors.As(err, &unknown):
-		return fault{"tls", server, "the server's certificate is not signed by the kubeconfig's certificate authority: " + shorten(err) +
+		return fault{"tls", server, "", "the server's certificate is not signed by the kubeconfig's certificate authority: " + shorten(err) +
 			"; another cluster, or a rotated authority: write the kubeconfig anew, with k3s by restarting it"}, true
 	case errors.As(err, &verify):
-		return fault{"tls", server, "the server's certificate is not accepted: " + shorten(err)}, true
+		return fault{"tls", server, "", "the server's certificate is not accepted: " + shorten(err)}, true
 	case errors.As(err, &alert), errors.As(err, &opErr) && opErr.Op == "remote error":
-		return fault{"client certificate", server, "the server refuses the client certificate: " + shorten(err) +
+		return fault{"client certificate", server, "", "the server refuses the client certificate: " + shorten(err) +
 			"; renew it, with k3s by restarting it"}, true
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
-		return fault{"tls", server, "what listens there does not speak TLS: " + shorten(err)}, true
+		return fault{"tls", server, "", "what listens there does not speak TLS: " + shorten(err)}, true
 	}
 	return fault{}, false
 }
 
 // describeStatus knows what an API server answers.
 func describeStatus(err error, status metav1.Status, server, resource string) fault {
-	place := server + " " + resource
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return fault{"unauthorized", server, "the server does not accept the kubeconfig's credentials (401): " + shorten(err) +
+		return fault{"unauthorized", server, "", "the server does not accept the kubeconfig's credentials (401): " + shorten(err) +
 			"; renew the client certificate or token, with k3s by restarting it"}
 	case apierrors.IsForbidden(err):
-		return fault{"forbidden " + resource, place, "the user may not list and watch this (403): " + shorten(err) +
+		return fault{"forbidden", server, resource, "the user may not list and watch this (403): " + shorten(err) +
 			"; bind the ClusterRole system:node-proxier to it"}
 	case apierrors.IsNotFound(err):
-		return fault{"not found " + resource, place, "the server does not have this (404): " + shorten(err)}
+		return fault{"not found", server, resource, "the server does not have this (404): " + shorten(err)}
 	case isJunk(status):
 		return junk(err, server)
 	}
 	return fault{
-		fmt.Sprint("status ", status.Code), server,
+		fmt.Sprint("status ", status.Code), server, "",
 		fmt.Sprintf("the server answers %d (%s): %s; it is asked again, with growing pauses",
 			status.Code, http.StatusText(int(status.Code)), shorten(err)),
 	}

@@ -68,6 +68,7 @@ func TestFaults(t *testing.T) {
 				r.api.status(w, 403, metav1.StatusReasonForbidden, "services is forbidden")
 			})
 		}, "services: the user may not list and watch this (403)"},
+		{"403 for all", status(403, metav1.StatusReasonForbidden), "endpointslices, nodes, servicecidrs, services: the user may not list and watch this (403)"},
 		{"404 for Services", plain(about(servicesPath, http.NotFound)), "services: the server does not have this (404)"},
 		{"429", plain(always(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1")

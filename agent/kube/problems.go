@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,9 +25,11 @@ const (
 // fault is why something did not work.
 type fault struct {
 	// class tells kinds of fault apart: what has the same class is one problem, whoever meets it.
-	class  string
-	where  string
-	reason string
+	class string
+	// where is a server or a file, resource the collection if it is about one alone: those
+	// who meet the same fault with several are one problem at several places.
+	where, resource string
+	reason          string
 }
 
 // problems collects the faults that last. Each is logged when it begins and when it ends.
@@ -42,8 +45,9 @@ type problems struct {
 // problem is one class of fault.
 type problem struct {
 	source.Problem
-	// holders are those who meet it now, like "Service watch".
-	holders map[string]struct{}
+	where string
+	// holders are those who meet it now, like "services watch", and the fault's resource.
+	holders map[string]string
 	lasts   bool      // from its begin until it is logged as ended
 	freeAt  time.Time // when the last holder let go
 	settle  time.Duration
@@ -60,23 +64,37 @@ func (p *problems) failed(holder string, f fault) {
 	p.release(holder, f.class)
 	pr := p.byClass[f.class]
 	if pr == nil {
-		pr = &problem{holders: map[string]struct{}{}, settle: p.settle}
+		pr = &problem{holders: map[string]string{}, settle: p.settle}
 		p.byClass[f.class] = pr
 	}
-	pr.holders[holder] = struct{}{}
+	if _, known := pr.holders[holder]; known && pr.lasts {
+		return
+	}
+	pr.holders[holder] = f.resource
+	p.signal()
 	if pr.lasts {
 		return
 	}
-	if now := time.Now(); pr.Since.IsZero() {
-		pr.Since = now
-	} else {
-		pr.Since = now
+	if !pr.Since.IsZero() {
 		pr.settle = min(2*pr.settle, maxSettle)
 	}
+	pr.Since = time.Now()
 	pr.lasts = true
-	pr.Where, pr.Reason = f.where, f.reason
-	p.log.Warn("a problem with the API server began; the rules stay as they are", "where", f.where, "reason", f.reason)
-	p.signal()
+	pr.where, pr.Reason = f.where, f.reason
+	pr.Where = pr.place()
+	p.log.Warn("a problem with the API server began; the rules stay as they are", "where", pr.Where, "reason", f.reason)
+}
+
+// place names the server and the resources of all holders.
+func (pr *problem) place() string {
+	var resources []string
+	for _, r := range pr.holders {
+		if r != "" && !slices.Contains(resources, r) {
+			resources = append(resources, r)
+		}
+	}
+	slices.Sort(resources)
+	return strings.TrimSpace(pr.where + " " + strings.Join(resources, ", "))
 }
 
 // works notes that holder meets no fault.
@@ -143,6 +161,7 @@ func (p *problems) review(now time.Time) (lasting []source.Problem, next time.Du
 		var wait time.Duration
 		switch {
 		case len(pr.holders) > 0:
+			pr.Where = pr.place()
 			lasting = append(lasting, pr.Problem)
 			continue
 		case pr.lasts && now.Sub(pr.freeAt) >= pr.settle:

@@ -16,8 +16,8 @@ import (
 
 // One problem that several meet is logged once; one that comes and goes lasts longer each time.
 func TestProblems(t *testing.T) {
-	away := fault{"unreachable", "server", "connection refused"}
-	broken := fault{"status 500", "server", "internal error"}
+	away := fault{"unreachable", "server", "", "connection refused"}
+	broken := fault{"status 500", "server", "", "internal error"}
 	tests := []struct {
 		name string
 		do   func(p *problems)
@@ -105,13 +105,14 @@ func TestProblemsLast(t *testing.T) {
 		defer cancel()
 		go p.run(ctx, s)
 		begun := time.Now()
-		p.failed("x", fault{"a", "here", "first"})
+		p.failed("x", fault{"a", "here", "services", "first"})
 		time.Sleep(time.Second)
-		p.failed("y", fault{"b", "there", "second"})
+		p.failed("y", fault{"b", "there", "", "second"})
 		time.Sleep(time.Hour)
+		p.failed("z", fault{"a", "here", "nodes", "first, again"})
 		synctest.Wait()
 		want := []source.Problem{
-			{Where: "here", Reason: "first", Since: begun}, {Where: "there", Reason: "second", Since: begun.Add(time.Second)},
+			{Where: "here nodes, services", Reason: "first", Since: begun}, {Where: "there", Reason: "second", Since: begun.Add(time.Second)},
 		}
 		if diff := cmp.Diff(want, s.problems); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)

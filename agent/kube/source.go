@@ -124,7 +124,7 @@ func (s *Source) follow(ctx context.Context, k *kubeconfig, configs <-chan *kube
 	node := s.nodeName(k)
 	c, err := newClient(k.rest)
 	if err != nil {
-		s.problems.failed(configHolder, fault{"kubeconfig", k.path, shorten(err) + "; it is read again when it changes"})
+		s.problems.failed(configHolder, fault{"kubeconfig", k.path, "", shorten(err) + "; it is read again when it changes"})
 		return next(ctx, configs)
 	}
 	s.using.Store(k)
@@ -193,8 +193,9 @@ func reflectorOf(ctx context.Context, f *follower) *cache.Reflector {
 	return cache.NewReflectorWithOptions(f, f.object, f.store, cache.ReflectorOptions{
 		Name: f.name, TypeDescription: string(f.kind),
 		Clock: endingClock{ctx: ctx},
-		// 0.5 s to 1 s at first, 10 s to 20 s at last: an edge node that is back should not wait long.
-		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 10 * time.Second},
+		// 0.5 s to 1 s at first, 5 s to 10 s at last: an edge node that is back should not wait long, and a
+		// server that starts forbids everything for a moment, until it knows its roles.
+		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: maxPause},
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // Write writes the status for people, as of now.
@@ -26,7 +27,11 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 		line("", "%s", r)
 	}
 	line("mode", "%s", s.Mode)
-	line("node", "%s, addresses %s", s.Node, join(s.NodeAddresses))
+	known := ""
+	if !s.NodeKnown {
+		known = " (there is no Node object of that name)"
+	}
+	line("node", "%s%s, addresses %s", s.Node, known, join(s.NodeAddresses))
 	line("nodeports", "at %s", join(s.NodePortAddresses))
 	line("pods", "%s", s.Detection)
 	synced := "synced"
@@ -56,7 +61,7 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 		if len(lines) > 0 {
 			fmt.Fprintf(t, "\n%s\n", title)
 			for _, l := range lines {
-				fmt.Fprintf(t, "  %s\n", l)
+				fmt.Fprintf(t, "  %s\n", printable(l))
 			}
 		}
 	}
@@ -157,4 +162,14 @@ func two(d, big time.Duration, bigName string, small time.Duration, smallName st
 		return fmt.Sprintf("%d%s%d%s", d/big, bigName, rest, smallName)
 	}
 	return fmt.Sprintf("%d%s", d/big, bigName)
+}
+
+// printable keeps what a file's name or a manifest may hold from the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }

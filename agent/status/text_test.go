@@ -17,7 +17,7 @@ var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 func TestStatusWrite(t *testing.T) {
 	healthy := Status{
 		Healthy: true, Version: "v0.1.0", PID: 412, Started: now.Add(-49 * time.Hour), Mode: "nftables",
-		Node: "pi", NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+		Node: "pi", NodeKnown: true, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		NodePortAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 		Detection:         "sources in [10.42.0.0/16] count as pods",
 		Source:            "manifests /etc/sluice", Synced: true,

@@ -41,6 +41,8 @@ type Status struct {
 
 	// Node is the name of this node's Node object.
 	Node string `json:"node"`
+	// NodeKnown is true if there is a Node object of that name: without one the zone and the pod CIDRs are unknown.
+	NodeKnown bool `json:"nodeKnown"`
 	// NodeAddresses are the addresses of this node, without loopback and link-local ones.
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
 	// NodePortAddresses are those of them that serve NodePorts.

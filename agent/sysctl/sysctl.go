@@ -43,6 +43,10 @@ func Apply(o Options) {
 	o.atMost("net/netfilter/nf_conntrack_tcp_timeout_established", establishedTimeout)
 	o.atLeast("net/netfilter/nf_conntrack_tcp_timeout_close_wait", closeWaitTimeout)
 	o.atLeast("net/ipv4/ip_forward", 1)
+	// Where pods share a bridge, a packet from one to a Service whose endpoint is another passes the
+	// rules only with these (module br_netfilter; the files are missing without it).
+	o.atLeast("net/bridge/bridge-nf-call-iptables", 1)
+	o.atLeast("net/bridge/bridge-nf-call-ip6tables", 1)
 	o.forwardIPv6()
 }
 

@@ -3,7 +3,6 @@ package nft
 import (
 	"encoding/binary"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"sluice/proxy"
@@ -209,7 +208,7 @@ func elementsOf(f proxy.Frontend, r *proxy.Route, emit func(elemKey, elemValue))
 	affinityElements(f, r, emit)
 	if r.SourceRanges != nil {
 		emit(frontendKey(sourceLimited, f), elemValue{})
-		for _, p := range outermost(r.SourceRanges) {
+		for _, p := range r.SourceRanges {
 			k := frontendKey(sourceRanges, f)
 			k.addAddr(p.Masked().Addr())
 			emit(k, elemValue{end: lastAddr(p)})
@@ -228,23 +227,6 @@ func affinityElements(f proxy.Frontend, r *proxy.Route, emit func(elemKey, elemV
 		emit(frontendKey(affinityLocalIDs, f), idValue(r.LocalPool.AffinityID))
 	}
 	emit(frontendKey(affinityTimeouts, f), v)
-}
-
-// outermost returns the prefixes that are in no other: the kernel refuses overlapping ranges in a set.
-func outermost(ps []netip.Prefix) []netip.Prefix {
-	var out []netip.Prefix
-	for i, p := range ps {
-		inner := slices.ContainsFunc(ps[:i], func(q netip.Prefix) bool { return contains(q, p) }) ||
-			slices.ContainsFunc(ps[i+1:], func(q netip.Prefix) bool { return contains(q, p) && q.Bits() < p.Bits() })
-		if !inner {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-func contains(outer, inner netip.Prefix) bool {
-	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
 // lastAddr is the highest address of a prefix.

@@ -21,13 +21,13 @@ const (
 )
 
 // Watch implements proxy.Writer by nf_tables' notifications (group
-// NFNLGRP_NFTABLES). Those of the writer's own changes are left out by its netlink port.
+// NFNLGRP_NFTABLES). Those of the program's own changes are left out by their netlink ports.
 func (w *Writer) Watch(ctx context.Context, changed func()) error {
 	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: w.opts.NetNS, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
 	if err != nil {
 		return fmt.Errorf("listen to nftables notifications: %w", err)
 	}
-	if err := ignorePort(nl, w.conn.portID()); err != nil {
+	if err := ignorePorts(nl, w.opts.Peers.all()); err != nil {
 		nl.Close()
 		return fmt.Errorf("filter nftables notifications: %w", err)
 	}
@@ -42,23 +42,22 @@ func (w *Writer) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// ignorePort keeps the messages about one program's changes from a socket, so
-// that the writer's own large transactions do not make it overflow. All messages of a
+// ignorePorts keeps the messages about this program's changes from a socket, so
+// that large transactions of its own do not make it overflow. All messages of a
 // transaction have the same port, and the kernel puts no two transactions into one datagram.
-func ignorePort(nl *netlink.Conn, port uint32) error {
+func ignorePorts(nl *netlink.Conn, ports []uint32) error {
 	const portOffset = 12 // struct nlmsghdr's nlmsg_pid
-	// BPF loads words as big endian; the field is in host byte order.
-	value := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
-	filter, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: portOffset, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipTrue: 1},
-		bpf.RetConstant{Val: math.MaxUint32},
-		bpf.RetConstant{Val: 0},
-	})
+	filter := []bpf.Instruction{bpf.LoadAbsolute{Off: portOffset, Size: 4}}
+	for _, port := range ports {
+		// BPF loads words as big endian; the field is in host byte order.
+		value := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
+		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: 1}, bpf.RetConstant{Val: 0})
+	}
+	raw, err := bpf.Assemble(append(filter, bpf.RetConstant{Val: math.MaxUint32}))
 	if err != nil {
 		return err
 	}
-	return nl.SetBPF(filter)
+	return nl.SetBPF(raw)
 }
 
 func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +22,28 @@ type Options struct {
 	NetNS int
 	// Shared leaves the table open to changes by other programs, where the kernel could reserve it.
 	Shared bool
+	// Peers are the writers whose changes are no news to each other's Watch; nil is this one alone.
+	Peers *Peers
 	// Log; nil logs nothing.
 	Log *slog.Logger
+}
+
+// Peers are the writers of one program.
+type Peers struct {
+	mu    sync.Mutex
+	ports []uint32
+}
+
+func (p *Peers) add(port uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ports = append(p.ports, port)
+}
+
+func (p *Peers) all() []uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ports)
 }
 
 // Table flags of linux/netfilter/nf_tables.h: only the owner's socket may change
@@ -53,10 +75,14 @@ func New(opts Options) (*Writer, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if opts.Peers == nil {
+		opts.Peers = &Peers{}
+	}
 	c, err := dial(opts.NetNS)
 	if err != nil {
 		return nil, err
 	}
+	opts.Peers.add(c.portID())
 	w := &Writer{
 		opts: opts, log: opts.Log, conn: c, batch: newBatch(opts.Family, &c.seq),
 		refs: map[chain]int{}, pools: affinityPools{},

@@ -64,8 +64,7 @@ func (f fixture) service(name string, n int, pool, local *proxy.Pool) *proxy.Ser
 			{Frontend: at(nth(f.services, n), 81), Route: &proxy.Route{Port: port, Pool: &proxy.Pool{}}},
 			{Frontend: at(nth(f.vips, n), 80), Route: &proxy.Route{Port: port, Kind: proxy.NodePort, Pool: pool, LocalPool: local, Masquerade: proxy.MasqueradeHost, Affinity: 10800, WhenEmpty: proxy.Drop}},
 			{Frontend: at(nth(f.vips, n), 443), Route: &proxy.Route{Port: port, Kind: proxy.LoadBalancerIP, Pool: pool, Masquerade: proxy.MasqueradeAlways,
-				// The second is inside the first, which the kernel alone would refuse.
-				SourceRanges: []netip.Prefix{f.pods, netip.PrefixFrom(nth(f.pods, 9), f.pods.Addr().BitLen()), f.services}}},
+				SourceRanges: []netip.Prefix{f.pods, f.services}}},
 		},
 		ClusterIPs:     []netip.Addr{nth(f.services, n)},
 		LocalEndpoints: []netip.Addr{nth(f.pods, n)},
