@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,9 +62,6 @@ func (c *Cluster) end(name string, signal syscall.Signal) error {
 	}
 }
 
-// StopServer ends kube-apiserver as an administrator does.
-func (c *Cluster) StopServer() error { return c.end("kube-apiserver", syscall.SIGTERM) }
-
 // KillServer ends kube-apiserver at once.
 func (c *Cluster) KillServer() error { return c.end("kube-apiserver", syscall.SIGKILL) }
 
@@ -72,6 +70,19 @@ func (c *Cluster) StopEtcd() error { return c.end("etcd", syscall.SIGTERM) }
 
 // KillEtcd ends etcd at once.
 func (c *Cluster) KillEtcd() error { return c.end("etcd", syscall.SIGKILL) }
+
+// EnsureRunning starts what does not run.
+func (c *Cluster) EnsureRunning(ctx context.Context) error {
+	if c.running["etcd"] == nil {
+		if err := c.StartEtcd(); err != nil {
+			return err
+		}
+	}
+	if c.running["kube-apiserver"] == nil {
+		return c.StartServer(ctx)
+	}
+	return nil
+}
 
 // ServerLog returns up to n bytes of the end of kube-apiserver's log.
 func (c *Cluster) ServerLog(n int) string {

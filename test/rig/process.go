@@ -273,3 +273,13 @@ func (p *Process) Remove(file string) {
 		p.T.Fatal(err)
 	}
 }
+
+// Eventually waits until something holds.
+func (p *Process) Eventually(within time.Duration, what string, holds func() bool) {
+	p.T.Helper()
+	for deadline := time.Now().Add(within); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.T.Fatalf("%s: not within %v", what, within)
+		}
+	}
+}
