@@ -175,18 +175,17 @@ func (f *follower) checkBehind(ctx context.Context, version string) error {
 func (f *follower) notOpened(ctx context.Context, err error, initial bool) error {
 	f.lost = true
 	switch {
-	case initial && noStreaming(err):
-		f.log.Debug("the server does not stream lists; they are read in pages", "resource", f.name, "error", err)
-		return err
 	case outdated(err):
 		f.pace.watched(0) // the reflector reads everything, and without a pause
 		return err
+	case initial && !isUnreachable(err) && !apierrors.IsTooManyRequests(err):
+		// Servers have many ways to say that they do not stream lists. The reflector lists now,
+		// and if it is something else, that meets it, too.
+		f.log.Debug("the list is not streamed", "resource", f.name, "error", err)
+		return err
 	}
 	f.failed(ctx, "watch", err)
-	if !initial || isUnreachable(err) {
-		return resumable{err}
-	}
-	return err
+	return resumable{err}
 }
 
 // ended notes how a watch ended.
@@ -204,7 +203,10 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	switch {
 	case f.hasty >= maxHasty:
 		f.failed(ctx, "watch", errCut)
-	case e.err != nil && !outdated(e.err):
+	case e.err == nil || outdated(e.err):
+	case e.initial:
+		f.log.Debug("the streamed list failed", "resource", f.name, "error", e.err) // as in notOpened
+	default:
 		f.failed(ctx, "watch", e.err)
 	}
 }
@@ -232,11 +234,6 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 func (f *follower) works(verb string) { f.problems.works(f.holder(verb)) }
 
 func (f *follower) holder(verb string) string { return f.name + " " + verb }
-
-// noStreaming knows the answers of servers that do not know SendInitialEvents (KEP-3157).
-func noStreaming(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
-}
 
 // outdated tells whether the server does not know a resourceVersion any more, or not yet.
 func outdated(err error) bool {

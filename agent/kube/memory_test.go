@@ -139,7 +139,7 @@ func bigSlice(i, endpoints int) *discoveryv1.EndpointSlice {
 	})
 	s.UID = "00000000-0000-0000-0000-000000000000"
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "service", UID: s.UID}}
-	s.ManagedFields[0].FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:addressType":{},"f:endpoints":{},"f:metadata":{"f:annotations":{},"f:generateName":{},"f:labels":{}},"f:ports":{}}`)}
+	s.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:addressType":{},"f:endpoints":{},"f:metadata":{"f:annotations":{},"f:generateName":{},"f:labels":{}},"f:ports":{}}`)
 	s.Endpoints = nil
 	for e := range endpoints {
 		ready, node := true, fmt.Sprintf("node-%d", e)
