@@ -56,8 +56,8 @@ func run(ctx context.Context, binary, list string, how options) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	o := &objects{cluster: c}
-	var sizes []size
-	theirs, ours := map[size]result{}, map[size]result{}
+	t := table{out: os.Stdout}
+	t.header()
 	for word := range strings.SplitSeq(list, ",") {
 		var s size
 		if _, err := fmt.Sscanf(word, "%dx%d", &s.services, &s.endpoints); err != nil || s.services < o.made || s.endpoints < 1 {
@@ -67,20 +67,21 @@ func run(ctx context.Context, binary, list string, how options) (err error) {
 		if err := o.grow(ctx, s); err != nil {
 			return err
 		}
+		var theirs, ours result
 		for _, p := range []struct {
 			peer
-			binary  string
-			results map[size]result
-		}{{sluice, binary, ours}, {kubeProxy, filepath.Join(peers, "kube-proxy"), theirs}} {
+			binary string
+			result *result
+		}{{sluice, binary, &ours}, {kubeProxy, filepath.Join(peers, "kube-proxy"), &theirs}} {
 			fmt.Fprintf(os.Stderr, ", %s", p.name)
-			if p.results[s], err = measure(ctx, c, o, p.peer, p.binary, how); err != nil {
+			if *p.result, err = measure(ctx, c, o, p.peer, p.binary, how); err != nil {
 				return fmt.Errorf("%v: %w", s, err)
 			}
 		}
 		fmt.Fprintf(os.Stderr, "; load average %s\n", load())
-		sizes = append(sizes, s)
+		t.rows(s, theirs, ours)
 	}
-	if !table(os.Stdout, sizes, theirs, ours) {
+	if t.missed > 0 {
 		return errMissed
 	}
 	return nil

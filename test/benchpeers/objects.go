@@ -48,7 +48,7 @@ func address(first netip.Addr, n uint32) netip.Addr {
 }
 
 // writers is how many requests are under way at the same time.
-const writers = 8
+const writers = 32
 
 // grow writes what is missing to a size that is not below the one before.
 func (o *objects) grow(ctx context.Context, to size) error {

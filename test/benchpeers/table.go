@@ -21,46 +21,55 @@ const (
 
 var offlineSize = size{1000, 10}
 
-// table writes what was measured at the sizes in Markdown, and tells whether all targets are met.
-func table(out io.Writer, sizes []size, theirs, ours map[size]result) (met bool) {
-	met = true
-	fmt.Fprintln(out, "| Services × endpoints | | kube-proxy | sluice | ratio | target | |")
-	fmt.Fprintln(out, "|---|---|--:|--:|--:|--:|---|")
-	row := func(s size, what, their, our, ratio, target string, ok bool) {
-		verdict := ""
-		if target != "" && ok {
-			verdict = "met"
-		} else if target != "" {
-			verdict, met = "MISSED", false
-		}
-		fmt.Fprintf(out, "| %v | %s | %s | %s | %s | %s | %s |\n", s, what, their, our, ratio, target, verdict)
+// table shows what was measured, in Markdown.
+type table struct {
+	out    io.Writer
+	missed int // targets
+}
+
+func (t *table) header() {
+	fmt.Fprintln(t.out, "| Services × endpoints | | kube-proxy | sluice | ratio | target | |")
+	fmt.Fprintln(t.out, "|---|---|--:|--:|--:|--:|---|")
+}
+
+func (t *table) row(s size, what, their, our, ratio, target string, ok bool) {
+	verdict := ""
+	if target != "" && ok {
+		verdict = "met"
+	} else if target != "" {
+		verdict = "MISSED"
+		t.missed++
 	}
-	compare := func(s size, what string, their, our, target float64, show func(float64) string) {
-		ratio, want := their/our, ""
-		if target > 0 {
-			want = fmt.Sprintf("≥ %g", target)
-		}
-		row(s, what, show(their), show(our), fmt.Sprintf("%.1f", ratio), want, ratio >= target)
+	fmt.Fprintf(t.out, "| %v | %s | %s | %s | %s | %s | %s |\n", s, what, their, our, ratio, target, verdict)
+}
+
+// compare shows how many times more kube-proxy takes. A target of 0 is none.
+func (t *table) compare(s size, what string, their, our, target float64, show func(float64) string) {
+	ratio, want := their/our, ""
+	if target > 0 {
+		want = fmt.Sprintf("≥ %g", target)
 	}
-	for _, s := range sizes {
-		k, u, want := theirs[s], ours[s], targets[s]
-		compare(s, "anonymous memory", float64(k.memory.anonymous), float64(u.memory.anonymous), want.anonymous, megabytes)
-		compare(s, "RSS", float64(k.memory.rss), float64(u.memory.rss), rssTarget, megabytes)
-		compare(s, "peak RSS until then", float64(k.memory.peak), float64(u.memory.peak), 0, megabytes)
-		compare(s, "start to complete rules", float64(k.start), float64(u.start), want.start, milliseconds)
-		compare(s, "one change, from the API's answer", float64(k.acked), float64(max(u.acked, time.Microsecond)), want.change, milliseconds)
-		compare(s, "one change, from the request", float64(k.sent), float64(u.sent), 0, milliseconds)
-		if k.cpu > 0 {
-			compare(s, fmt.Sprintf("CPU under churn (%.0f and %.0f changes a second)", k.rate, u.rate), float64(k.cpu), float64(max(u.cpu, clockTick)), 0, seconds)
-			compare(s, "anonymous memory at its end", float64(k.churned.anonymous), float64(u.churned.anonymous), 0, megabytes)
-		}
-		limit := ""
-		if s == offlineSize {
-			limit = fmt.Sprintf("≤ %v", offlineTarget)
-		}
-		row(s, "start to complete rules without an API server", "never", milliseconds(float64(u.offline)), "", limit, u.offline <= offlineTarget)
+	t.row(s, what, show(their), show(our), fmt.Sprintf("%.1f", ratio), want, ratio >= target)
+}
+
+// rows shows all of one size.
+func (t *table) rows(s size, k, u result) {
+	want := targets[s]
+	t.compare(s, "anonymous memory", float64(k.memory.anonymous), float64(u.memory.anonymous), want.anonymous, megabytes)
+	t.compare(s, "RSS", float64(k.memory.rss), float64(u.memory.rss), rssTarget, megabytes)
+	t.compare(s, "peak RSS until then", float64(k.memory.peak), float64(u.memory.peak), 0, megabytes)
+	t.compare(s, "start to complete rules", float64(k.start), float64(u.start), want.start, milliseconds)
+	t.compare(s, "one change, from the API's answer", float64(k.acked), float64(max(u.acked, time.Microsecond)), want.change, milliseconds)
+	t.compare(s, "one change, from the request", float64(k.sent), float64(u.sent), 0, milliseconds)
+	if k.cpu > 0 {
+		t.compare(s, fmt.Sprintf("CPU under churn (%.0f and %.0f changes a second)", k.rate, u.rate), float64(k.cpu), float64(max(u.cpu, clockTick)), 0, seconds)
+		t.compare(s, "anonymous memory at its end", float64(k.churned.anonymous), float64(u.churned.anonymous), 0, megabytes)
 	}
-	return met
+	limit := ""
+	if s == offlineSize {
+		limit = fmt.Sprintf("≤ %v", offlineTarget)
+	}
+	t.row(s, "start to complete rules without an API server", "never", milliseconds(float64(u.offline)), "", limit, u.offline <= offlineTarget)
 }
 
 func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
