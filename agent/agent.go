@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	failed := make(chan error, 1)
 	running.Go(func() {
 		if err := l.runSource(ctx); err != nil {
-			failed <- fmt.Errorf("read %v: %w", l.source, err)
+			failed <- fmt.Errorf("read objects: %w", err)
 			cancel()
 		}
 	})

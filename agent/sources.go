@@ -47,18 +47,14 @@ func (l *loop) openSource() {
 		Path: l.cachePath(), CommitInterval: l.cfg.CacheCommitInterval, Log: l.log,
 		Identity: store.Identity{NodeName: l.cfg.NodeName},
 	}
+	l.source = l.newSource()
+	o.Identity.Source = "API server"
 	if l.cfg.Manifests != "" {
-		l.source = files.New(files.Options{Dir: l.cfg.Manifests, NodeName: l.cfg.NodeName, Log: l.log})
 		o.Identity.Source = l.source.String()
-	} else {
-		kube.LogLibraries(l.log)
-		l.source = kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: l.inStep})
-		o.Identity.Source = "API server"
+	} else if id, err := kube.ReadIdentity(l.cfg.Kubeconfig); err == nil {
 		// The kubeconfig names no cluster. That its certificate authority is the same is the best that
 		// is known before the server answers: the address is 127.0.0.1 on every k3s node.
-		if id, err := kube.ReadIdentity(l.cfg.Kubeconfig); err == nil {
-			o.Identity.Facts = map[string]string{factAuthorities: strings.Join(id.Authorities, ",")}
-		}
+		o.Identity.Facts = map[string]string{factAuthorities: strings.Join(id.Authorities, ",")}
 	}
 	l.store, l.cached = store.Open(o)
 	l.tracker.SetKnowledge(l.knowledgeAge)
@@ -71,6 +67,15 @@ func (l *loop) openSource() {
 		age = d.Round(time.Second).String()
 	}
 	l.log.Info("Services are served from the cache until the source answers", "services", l.store.Counts()[source.Service], "age", age)
+}
+
+// newSource returns a source that has handed over nothing yet.
+func (l *loop) newSource() source.Source {
+	if l.cfg.Manifests != "" {
+		return files.New(files.Options{Dir: l.cfg.Manifests, NodeName: l.cfg.NodeName, Log: l.log})
+	}
+	kube.LogLibraries(l.log)
+	return kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: l.inStep})
 }
 
 // Names of the facts that tell clusters apart, in the cache. The ClusterIP of the Service
@@ -92,23 +97,27 @@ func (l *loop) identify(c *source.Change) {
 	}
 }
 
-// runSource runs the source until ctx ends, and begins anew when the store has lost what it knew.
+// runSource runs the source until ctx ends. When the store has lost what it knew, a new one
+// hands over everything again.
 func (l *loop) runSource(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for now := l.source; ; {
 		run, cancel := context.WithCancel(ctx)
-		stop := make(chan error, 1)
-		go func() { stop <- l.source.Run(run, l) }()
-		var err error
+		stopped := make(chan error, 1)
+		go func() { stopped <- now.Run(run, l) }()
 		select {
-		case err = <-stop:
+		case err := <-stopped:
 			cancel()
-			if ctx.Err() == nil && err != nil {
-				return err
+			if ctx.Err() != nil {
+				err = nil
 			}
+			return err
 		case <-l.restart:
 			cancel()
-			<-stop
+			<-stopped
+			now = l.newSource()
+			if err := l.do(ctx, func() { l.source = now }); err != nil {
+				return nil // the agent is stopping
+			}
 		}
 	}
-	return nil
 }

@@ -340,3 +340,33 @@ func TestManyFiles(t *testing.T) {
 	}
 	r.wantNames(t)
 }
+
+// TestWhatCannotBeReadDoesNotGo starts with documents that may be about anything: an earlier run may know
+// what they described, and nothing of it must be called gone.
+func TestWhatCannotBeReadDoesNotGo(t *testing.T) {
+	for name, content := range map[string]string{
+		"no manifests":         "",
+		"broken beyond a name": named("a", "10.43.0.1") + "---\n\tx: [",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if content != "" {
+				write(t, dir, "a.yaml", content)
+			}
+			r := start(t, dir)
+			r.wantSynced(t)
+			if told := r.toldWhatExists(); told {
+				t.Error("what exists was told, though it is not known")
+			}
+			write(t, dir, "a.yaml", named("a", "10.43.0.1"))
+			r.wantNames(t, "Service default/a")
+			eventually(t, "what exists is told", r.toldWhatExists)
+		})
+	}
+}
+
+func (r *recorder) toldWhatExists() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
+}

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,20 +63,41 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// sync says once that everything was handed on. A file that is being written is
-// waited for a while, as what is not handed on by then is taken for gone.
+// sync says once that everything that can be read was handed on. A file that is being
+// written is waited for a while. What exists is told, once, as soon as all manifests are
+// understood: until then objects of an earlier run stay that none of them describes, for
+// they may be in one that cannot be read.
 func (l *loop) sync(ctx context.Context, out outcome) error {
-	if l.source.synced || out.absent || out.wait > 0 && time.Since(l.started) < writerGrace {
+	s := l.source
+	if out.absent || !s.synced && out.wait > 0 && time.Since(l.started) < writerGrace {
 		return nil
 	}
-	for _, kind := range source.Kinds {
-		if err := l.sink.Replace(ctx, kind, l.source.table.names(kind)); err != nil {
-			return err
+	switch {
+	case s.replaced:
+	case s.understood():
+		for _, kind := range source.Kinds {
+			if err := l.sink.Replace(ctx, kind, s.table.names(kind)); err != nil {
+				return err
+			}
 		}
+		s.replaced = true
+	case !s.synced:
+		s.options.Log.Warn("what an earlier run knew stays until there are manifests and all can be read", "directory", s.dir)
 	}
-	l.source.synced = true
-	l.sink.Synced()
+	if !s.synced {
+		s.synced = true
+		l.sink.Synced()
+	}
 	return nil
+}
+
+// understood tells whether it is known of every document in the directory which objects it
+// is about. An empty directory tells nothing: it may be one that something is to be mounted on.
+func (s *Source) understood() bool {
+	return len(s.files) > 0 && !slices.ContainsFunc(s.files, func(f *file) bool {
+		return f.problem != "" || !f.busySince.IsZero() ||
+			slices.ContainsFunc(f.docs, func(d *document) bool { return d.unnamed })
+	})
 }
 
 // next returns when to scan again if nothing happens.

@@ -24,6 +24,7 @@ type recorder struct {
 	applies  [][]source.Change
 	problems []source.Problem
 	replaced []string // what exists, as Replace was told
+	told     bool     // Replace was called
 	synced   bool
 }
 
@@ -45,19 +46,20 @@ func (r *recorder) Apply(ctx context.Context, changes []source.Change) error {
 func (r *recorder) Replace(_ context.Context, kind source.Kind, exist map[source.Name]struct{}) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.told = true
 	for n := range exist {
 		r.replaced = append(r.replaced, key{kind, n.Namespace, n.Name}.String())
 	}
 	return nil
 }
 
-// Synced must come when all that exists was handed on and named.
+// Synced must come when all that exists was handed on, and named if anything was.
 func (r *recorder) Synced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.synced = true
 	for k := range r.objects {
-		r.synced = r.synced && slices.Contains(r.replaced, k)
+		r.synced = r.synced && (!r.told || slices.Contains(r.replaced, k))
 	}
 }
 

@@ -67,12 +67,13 @@ type Options struct {
 
 // Source is a directory of manifests. It implements source.Source.
 type Source struct {
-	options Options
-	dir     string // absolute
-	decoder decoder
-	table   *table
-	files   []*file // in the order of names
-	synced  bool
+	options  Options
+	dir      string // absolute
+	decoder  decoder
+	table    *table
+	files    []*file // in the order of names
+	synced   bool
+	replaced bool // the sink was told what exists
 	// device is the filesystem of the directory when it was last read.
 	device uint64
 	// dirProblem is why the directory cannot be read.
