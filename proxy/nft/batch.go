@@ -25,6 +25,8 @@ type batch struct {
 	last  stream // chains and tables that go
 	ops   map[uint32]string
 	stats proxy.Stats
+	// removed counts the removals from each set.
+	removed [setCount]int
 	// open is the place of the list in the message that is open in del and add; 0 if none is.
 	openDel, openAdd [setCount]int
 }
@@ -43,7 +45,7 @@ func (b *batch) reset() {
 	}
 	clear(b.ops)
 	b.openDel, b.openAdd = [setCount]int{}, [setCount]int{}
-	b.stats = proxy.Stats{}
+	b.stats, b.removed = proxy.Stats{}, [setCount]int{}
 }
 
 func (b *batch) streams() []*stream {
@@ -107,6 +109,20 @@ func (b *batch) emptySet(id setID) {
 	b.first.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
 	b.first.text(unix.NFTA_SET_ELEM_LIST_SET, b.defs[id].name)
 	b.first.end()
+}
+
+func (b *batch) deleteSet(id setID) {
+	b.message(&b.first, unix.NFT_MSG_DELSET, 0, "delete set "+b.defs[id].name)
+	b.first.text(unix.NFTA_SET_TABLE, TableName)
+	b.first.text(unix.NFTA_SET_NAME, b.defs[id].name)
+	b.first.end()
+}
+
+// dropElements forgets what was to be added to a set and removed from it.
+func (b *batch) dropElements(id setID) {
+	b.del[id].buf, b.openDel[id] = b.del[id].buf[:0], 0
+	b.add[id].buf, b.openAdd[id] = b.add[id].buf[:0], 0
+	b.removed[id] = 0
 }
 
 // newChain creates a chain or leaves it as it is.
@@ -194,6 +210,7 @@ func (b *batch) addElement(k elemKey, v elemValue) {
 
 func (b *batch) deleteElement(k elemKey, v elemValue) {
 	b.stats.Removed++
+	b.removed[k.set]++
 	s := b.openElements(&b.del[k.set], &b.openDel[k.set], unix.NFT_MSG_DELSETELEM, 0, k.set)
 	e := s.nest(unix.NFTA_LIST_ELEM)
 	b.key(s, k, v)

@@ -11,6 +11,7 @@
 //	writer.go    proxy.Writer: one change, clean up
 //	reconcile.go proxy.Writer: make the kernel equal to the state
 //	readback.go  what the kernel has
+//	ranges.go    removing many source ranges at once
 //	affinity.go  forgetting clients of endpoints that are gone
 //	monitor.go   noticing that another program changed the table
 //	conn.go, encode.go  netlink

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -20,6 +21,7 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 	w.slots = nil
 	w.settings = s.Settings()
 	clear(w.refs)
+	clear(w.ranges)
 	w.batch.reset()
 	rules := ruleset{family: w.opts.Family, settings: w.settings}
 	chains := rules.chains()
@@ -47,6 +49,12 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 	}
 	if err := r.chains(chains); err != nil {
 		return proxy.Stats{}, err
+	}
+	if staleRanges(r.have, s) > manyRanges {
+		if err := w.newRangeSet(w.batch); err != nil {
+			return proxy.Stats{}, err
+		}
+		maps.DeleteFunc(r.have, func(k elemKey, _ digest) bool { return k.set == sourceRanges })
 	}
 	if err := r.elements(ctx); err != nil {
 		return proxy.Stats{}, err
@@ -197,6 +205,7 @@ func (r *reconciler) want(k elemKey, v elemValue) error {
 	if err := r.w.lead(r.w.batch, v.chain); err != nil {
 		return err
 	}
+	r.w.ranges.note(k, v, true)
 	was, had := r.have[k]
 	delete(r.have, k)
 	switch {

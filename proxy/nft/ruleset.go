@@ -40,6 +40,8 @@ type chainDef struct {
 	name  string
 	hook  *hook
 	rules []rule
+	// usesRanges: the rules look into @source-ranges.
+	usesRanges bool
 }
 
 // ruleset builds the chains of one family's table.
@@ -273,8 +275,8 @@ func (r *ruleset) chains() []chainDef {
 			{exprs: []expr.Any{r.saddr(0), r.daddr(r.addrRegisters()), r.inSet(hairpin), masq()}, comment: "a pod that reaches itself"},
 			original(masquerade),
 		}},
-		{name: "source-ranges-prerouting", hook: &hook{"filter", unix.NF_INET_PRE_ROUTING, priorityBeforeDNAT}, rules: []rule{{exprs: restricted}}},
-		{name: "source-ranges-output", hook: &hook{"filter", unix.NF_INET_LOCAL_OUT, priorityBeforeDNAT}, rules: []rule{{exprs: restricted}}},
+		{name: "source-ranges-prerouting", hook: &hook{"filter", unix.NF_INET_PRE_ROUTING, priorityBeforeDNAT}, rules: []rule{{exprs: restricted}}, usesRanges: true},
+		{name: "source-ranges-output", hook: &hook{"filter", unix.NF_INET_LOCAL_OUT, priorityBeforeDNAT}, rules: []rule{{exprs: restricted}}, usesRanges: true},
 		{name: "answers-input", hook: &hook{"filter", unix.NF_INET_LOCAL_IN, priorityAfterDNAT}, rules: toAnswers},
 		{name: "answers-forward", hook: &hook{"filter", unix.NF_INET_FORWARD, priorityAfterDNAT}, rules: toAnswers},
 		{name: "answers-output", hook: &hook{"filter", unix.NF_INET_LOCAL_OUT, priorityAfterDNAT}, rules: toAnswers},

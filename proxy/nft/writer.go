@@ -64,6 +64,8 @@ type Writer struct {
 	// refs counts what leads to each counted chain.
 	refs  map[chain]int
 	pools affinityPools
+	// ranges are the source ranges that the kernel has.
+	ranges sourceRangeSet
 	// settings are those of the last Reconcile.
 	settings proxy.Settings
 }
@@ -85,7 +87,7 @@ func New(opts Options) (*Writer, error) {
 	opts.Peers.add(c.portID())
 	w := &Writer{
 		opts: opts, log: opts.Log, conn: c, batch: newBatch(opts.Family, &c.seq),
-		refs: map[chain]int{}, pools: affinityPools{},
+		refs: map[chain]int{}, pools: affinityPools{}, ranges: sourceRangeSet{},
 	}
 	if w.slots, err = w.readSlots(); err != nil {
 		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.
@@ -163,6 +165,12 @@ func (w *Writer) Apply(_ context.Context, d *proxy.Delta) (proxy.Stats, error) {
 		b.deleteElement(addrKey(hairpin, a, a), elemValue{})
 	}
 	w.deleteUnused(b, dead)
+	if b.removed[sourceRanges] > manyRanges {
+		if err := w.renewRanges(b); err != nil {
+			b.reset()
+			return proxy.Stats{}, err
+		}
+	}
 	if wrong != nil {
 		if err := w.forgetWith(b, wrong); err != nil {
 			b.reset()
@@ -196,9 +204,11 @@ func (w *Writer) change(b *batch, c *proxy.FrontendChange, dead *[]chain) (uncha
 			err = e
 		}
 		b.addElement(k, v)
+		w.ranges.note(k, v, true)
 	})
 	for k, v := range old {
 		b.deleteElement(k, v)
+		w.ranges.note(k, v, false)
 		w.unlead(v.chain, dead)
 	}
 	return unchanged, err

@@ -343,3 +343,40 @@ func TestErrorsNameTheRequest(t *testing.T) {
 		t.Errorf("apply without a table: %v, want ENOENT and what was asked", err)
 	}
 }
+
+// TestManySourceRanges removes more ranges than are removed one by one, by Apply and by Reconcile.
+func TestManySourceRanges(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+		name := proxy.ServiceName{Namespace: "default", Name: "web"}
+		limited := func(ranges int) *proxy.ServicePlan {
+			p := f.service("web", 1, f.pool(100, 1, 2), f.pool(101, 1))
+			r := *p.Frontends[3].Route
+			r.SourceRanges = nil
+			for i := range ranges {
+				r.SourceRanges = append(r.SourceRanges, netip.PrefixFrom(nth(f.vips, 2*i), f.vips.Addr().BitLen()))
+			}
+			p.Frontends[3].Route = &r
+			return p
+		}
+		other := f.service("other", 2, f.pool(200, 1, 2), f.pool(201, 1))
+		s := proxy.NewState(f.Family, f.settings())
+		s.Set(other.Name, other)
+		s.Set(name, limited(10))
+		w := newWriter(t, n, f, false)
+		reconcile(t, w, s)
+		want := n.listing()
+		for range 2 {
+			apply(t, w, s.Set(name, limited(2000)))
+			apply(t, w, s.Set(name, limited(10)))
+			if diff := cmp.Diff(want, n.listing()); diff != "" {
+				t.Errorf("after apply (-want +got):\n%s", diff)
+			}
+		}
+		apply(t, w, s.Set(name, limited(2000)))
+		s.Set(name, limited(10))
+		reconcile(t, w, s)
+		if diff := cmp.Diff(want, n.listing()); diff != "" {
+			t.Errorf("after reconcile (-want +got):\n%s", diff)
+		}
+	})
+}
