@@ -79,7 +79,7 @@ func (s *side) askOne(ctx context.Context, p *probe, timeout time.Duration, seen
 		result := send.Send(ctx)
 		seen[answer(p, result)] = true
 		switch {
-		case result.Kind != lab.Reached:
+		case result.Kind != lab.Reached && len(seen) == 1:
 			more = n < 1
 		case p.sticky:
 			more = n < 3

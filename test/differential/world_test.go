@@ -128,11 +128,34 @@ func (w *world) loadBalancer(s *corev1.Service, families []proxy.Family, i int) 
 	}
 }
 
-// hosts that endpoints are on, by the node that they are on.
-var hosts = map[string][]string{"node": {"pod1", "pod2", "pod3", "node"}, "node2": {"far1", "far2"}}
+// hosts that the endpoints of each slice are on, by the node that they are on. One is in two slices.
+var hosts = [maxSlices]map[string][]string{
+	{"node": {"pod1", "pod2", "node"}, "node2": {"far1"}},
+	{"node": {"pod1", "pod3"}, "node2": {"far2"}},
+}
 
-// slice makes a slice of a Service in a family.
-func (w *world) slice(name string, s *corev1.Service, f proxy.Family) *discoveryv1.EndpointSlice {
+// twice is the host in two slices. With kube-proxy it is a matter of chance which of two copies counts that are not terminating
+// (docs/differences.md), so that the second one always is, and the first one is if it is not ready.
+const twice = "pod1"
+
+// conditions of an endpoint in the k-th slice.
+func (w *world) conditions(host string, k int) discoveryv1.EndpointConditions {
+	switch {
+	case host == twice && k > 0:
+		return discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	case w.often(5):
+		return discoveryv1.EndpointConditions{}
+	case w.often(70):
+		return discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}
+	case host == twice:
+		return discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	default:
+		return discoveryv1.EndpointConditions{Ready: new(false), Serving: new(w.often(60)), Terminating: new(w.often(60))}
+	}
+}
+
+// slice makes the k-th slice of a Service in a family.
+func (w *world) slice(name string, k int, s *corev1.Service, f proxy.Family) *discoveryv1.EndpointSlice {
 	e := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}},
 		AddressType: discoveryv1.AddressType(f.String())}
 	for _, p := range s.Spec.Ports {
@@ -141,17 +164,14 @@ func (w *world) slice(name string, s *corev1.Service, f proxy.Family) *discovery
 		}
 		e.Ports = append(e.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: new(pick[int32](w, 8080, 8081))})
 	}
-	hinted, busy := w.often(20), w.often(30)
+	hinted, busy := w.often(20), w.often(50)
 	for _, node := range []string{"node", "node2"} {
-		for _, host := range some(w, hosts[node]...) {
+		for _, host := range some(w, hosts[k][node]...) {
 			p := discoveryv1.Endpoint{Addresses: []string{w.names[f][host].String()}, NodeName: new(node)}
-			if w.often(70) || !busy {
-				p.Conditions = discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}
+			if busy || host == twice {
+				p.Conditions = w.conditions(host, k)
 			} else {
-				p.Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(w.often(60)), Terminating: new(w.often(60))}
-			}
-			if w.often(5) {
-				p.Conditions = discoveryv1.EndpointConditions{}
+				p.Conditions.Ready = new(true)
 			}
 			if hinted && w.often(90) {
 				p.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: pick(w, zone, otherZone)}}}
@@ -217,7 +237,7 @@ func (w *world) reslice(c *change, i, n int) {
 			delete(w.slices, name)
 			continue
 		}
-		w.slices[name] = w.slice(name, w.services[i], f)
+		w.slices[name] = w.slice(name, k, w.services[i], f)
 		c.apply(w.slices[name])
 	}
 }
@@ -238,11 +258,26 @@ func (p *probe) String() string {
 
 var protocols = map[corev1.Protocol]proxy.Protocol{corev1.ProtocolTCP: proxy.TCP, corev1.ProtocolUDP: proxy.UDP, corev1.ProtocolSCTP: proxy.SCTP}
 
+// hasFar tells whether a Service has endpoints on the other node.
+func (w *world) hasFar(s *corev1.Service) bool {
+	for _, slice := range w.slices {
+		if slice.Labels[discoveryv1.LabelServiceName] == s.Name &&
+			slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.NodeName == "node2" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // probes chooses up to n of all that could be asked.
 func (w *world) probes(n int) []probe {
 	var all []probe
+	far := false
 	add := func(f proxy.Family, to string, addr netip.Addr, port int32, protocol proxy.Protocol, sticky bool) {
 		for _, from := range []string{"pod1", "pod2", "far1", "node", "outside", "node2"} {
+			if from == "far1" && far {
+				continue // its neighbour would answer it by the short way, which no proxy sees
+			}
 			all = append(all, probe{from: from, to: to, at: netip.AddrPortFrom(addr, uint16(port)), protocol: protocol, sticky: sticky})
 		}
 		all = append(all, probe{from: "outside", to: to + " from its other address", source: w.names[f]["outside2"], at: netip.AddrPortFrom(addr, uint16(port)), protocol: protocol, sticky: sticky})
@@ -252,6 +287,7 @@ func (w *world) probes(n int) []probe {
 			if s == nil {
 				continue
 			}
+			far = w.hasFar(s)
 			for _, p := range s.Spec.Ports {
 				sticky, protocol := s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP, protocols[p.Protocol]
 				add(f, s.Name+"'s ClusterIP", serviceIP(f, i), p.Port, protocol, sticky)
