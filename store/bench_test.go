@@ -117,6 +117,33 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
+// BenchmarkFill takes in a first list of objects, with commits as they come, on a disk.
+func BenchmarkFill(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("%dx10", n), func(b *testing.B) {
+			b.ReportAllocs()
+			most := 0
+			var commits, bytes int64
+			for b.Loop() {
+				s, _ := Open(Options{Path: cacheFile(b)})
+				for i := range n {
+					apply(s, service(fmt.Sprintf("service-%05d", i), 80), endpointSlice(fmt.Sprintf("service-%05d-x7k2p", i), fmt.Sprintf("service-%05d", i), 10))
+					if i%100 == 0 {
+						most = max(most, s.Stats().WaitingBytes)
+					}
+				}
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+				commits, bytes = s.Stats().Commits, s.Stats().BytesWritten
+			}
+			b.ReportMetric(float64(most>>10), "KiB-waiting-at-most")
+			b.ReportMetric(float64(commits), "commits")
+			b.ReportMetric(float64(bytes>>10), "KiB-written")
+		})
+	}
+}
+
 // BenchmarkCommit changes n slices of 1,000 and writes them, without waiting for the disk.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 10, 500} {

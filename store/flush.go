@@ -174,7 +174,13 @@ func (s *Store) lose(f *file, cause error) {
 
 // finish commits what waits and closes the file.
 func (s *Store) finish() error {
-	s.commit()
+	s.mu.Lock()
+	// A cache of something else is not replaced before there is something to put in its place.
+	worth := s.base != nil || !s.schedule.first.IsZero()
+	s.mu.Unlock()
+	if worth {
+		s.commit()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.stats.LastError

@@ -76,11 +76,15 @@ func (s *Store) load() Cached {
 	return cached
 }
 
+// why says why there are no records.
 func why(found string, err error) string {
-	if found == "" && err != nil {
-		return err.Error()
+	switch {
+	case found != "":
+		return "the cache file cannot be used: " + found
+	case err != nil:
+		return "the cache file cannot be used: " + err.Error()
 	}
-	return found
+	return "there was no cache"
 }
 
 // opened is what openPath found.
