@@ -30,6 +30,9 @@ func flagsFirst(commands []*cli.Command, args []string) []string {
 			rest = append(rest, arg)
 			continue
 		}
+		if arg == "-h" || arg == "--help" || arg == "-help" {
+			return []string{args[0], args[1], "--help"} // the library would take what stands beside it for a topic
+		}
 		flags = append(flags, arg)
 		if takesValue(known, arg) && i+1 < len(args) && args[i+1] != completionFlag {
 			i++

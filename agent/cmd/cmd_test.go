@@ -82,6 +82,8 @@ func TestExitCodes(t *testing.T) {
 		{"--version", 0, ""},
 		{"help get", 0, ""},
 		{"agent --help", 0, ""},
+		{"get endpoints web --help", 0, ""},
+		{"get svc -h", 0, ""},
 		{"version", 0, ""},
 		{"completion bash", 0, ""},
 		{"status --socket " + healthy, 0, ""},
