@@ -16,7 +16,7 @@ func TestFlagsFirst(t *testing.T) {
 		{"sluice get services web -o", "sluice get -o services web"},
 		{"sluice get services -- -o yaml", "sluice get services -- -o yaml"},
 		{"sluice get - -n a", "sluice get -n a -"},
-		{"sluice get services -h", "sluice get -h services"},
+		{"sluice get services -h", "sluice get --help"},
 		{"sluice get services -o --generate-bash-completion", "sluice get -o services --generate-bash-completion"},
 	}
 	for _, test := range tests {
