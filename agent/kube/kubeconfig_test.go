@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/agent/source"
+	"sluice/test/cluster"
 )
 
 // The kubeconfig is written late and in pieces.
@@ -61,7 +62,7 @@ func TestKubeconfigChanges(t *testing.T) {
 	r.write(r.kubeconfig, text)
 	r.has("Service default/elsewhere@101", "Node /pi@102")
 	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
-	if id, ok := r.source.Identity(); !ok || !id.Same(mustIdentify(t, other.ca.pem)) || id.Same(mustIdentify(t, r.ca.pem)) {
+	if id, ok := r.source.Identity(); !ok || !id.Same(mustIdentify(t, other.ca.PEM)) || id.Same(mustIdentify(t, r.ca.PEM)) {
 		t.Errorf("identity %v is not the other cluster's", id)
 	}
 	if got, want := r.source.String(), "API server https://"+other.addr; got != want {
@@ -77,12 +78,12 @@ func TestKubeconfigChanges(t *testing.T) {
 }
 
 // byFiles is a kubeconfig as k3s writes it: it names files.
-func (r *rig) byFiles(t *testing.T, client pair, user string) {
+func (r *rig) byFiles(t *testing.T, client cluster.Pair, user string) {
 	t.Helper()
 	dir := filepath.Dir(r.kubeconfig)
-	r.write(filepath.Join(dir, "server-ca.crt"), string(r.ca.pem))
-	r.write(filepath.Join(dir, "client.crt"), string(client.cert))
-	r.write(filepath.Join(dir, "client.key"), string(client.key))
+	r.write(filepath.Join(dir, "server-ca.crt"), string(r.ca.PEM))
+	r.write(filepath.Join(dir, "client.crt"), string(client.Cert))
+	r.write(filepath.Join(dir, "client.Key"), string(client.Key))
 	r.write(r.kubeconfig, `apiVersion: v1
 clusters:
 - cluster:
@@ -100,7 +101,7 @@ users:
 `)
 }
 
-const certificateFiles = "client-certificate: client.crt, client-key: client.key"
+const certificateFiles = "client-certificate: client.crt, client-key: client.Key"
 
 // An expired client certificate is named, and a new one is taken up.
 func TestCertificateExpires(t *testing.T) {
@@ -114,9 +115,9 @@ func TestCertificateExpires(t *testing.T) {
 	})
 	fresh := r.ca.valid(t, "system:kube-proxy")
 	dir := filepath.Dir(r.kubeconfig)
-	r.write(filepath.Join(dir, "client.crt"), string(fresh.cert))
+	r.write(filepath.Join(dir, "client.crt"), string(fresh.Cert))
 	time.Sleep(500 * time.Millisecond) // with the old key: they do not fit together
-	r.write(filepath.Join(dir, "client.key"), string(fresh.key))
+	r.write(filepath.Join(dir, "client.Key"), string(fresh.Key))
 	r.has(someNames...)
 	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
 	if lines := r.logs.matching("WARN", "expired at"); len(lines) != 1 {
@@ -185,7 +186,7 @@ func mustIdentify(t *testing.T, bundle []byte) Identity {
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	a, b := newAuthority(t), newAuthority(t)
-	onlyA, onlyB, both := mustIdentify(t, a.pem), mustIdentify(t, b.pem), mustIdentify(t, append(append([]byte{}, b.pem...), a.pem...))
+	onlyA, onlyB, both := mustIdentify(t, a.PEM), mustIdentify(t, b.PEM), mustIdentify(t, append(append([]byte{}, b.PEM...), a.PEM...))
 	for _, tt := range []struct {
 		name string
 		x, y Identity
@@ -199,7 +200,7 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: Same = %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	swapped := mustIdentify(t, append(append([]byte("# comment\n"), a.pem...), b.pem...))
+	swapped := mustIdentify(t, append(append([]byte("# comment\n"), a.PEM...), b.PEM...))
 	if diff := cmp.Diff(both, swapped); diff != "" {
 		t.Errorf("the order of a bundle changes the identity:\n%s", diff)
 	}
@@ -227,8 +228,8 @@ func TestNodeName(t *testing.T) {
 	}{
 		{"no certificate", nil, strings.ToLower(host)},
 		{"junk", []byte("junk"), strings.ToLower(host)},
-		{"another user's", r.ca.valid(t, "admin").cert, strings.ToLower(host)},
-		{"the kubelet's", r.ca.valid(t, "system:node:pi-4").cert, "pi-4"},
+		{"another user's", r.ca.valid(t, "admin").Cert, strings.ToLower(host)},
+		{"the kubelet's", r.ca.valid(t, "system:node:pi-4").Cert, "pi-4"},
 	} {
 		if tt.cert != nil {
 			r.write(kubelet, string(tt.cert))

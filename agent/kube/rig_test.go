@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice/agent/source"
+	"sluice/test/cluster"
 )
 
 func TestMain(m *testing.M) {
@@ -188,7 +189,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // listen starts the server, at the address that it had before.
-func (r *rig) listen(cert pair) {
+func (r *rig) listen(cert cluster.Pair) {
 	r.Helper()
 	l, err := net.Listen("tcp", r.addr)
 	if err != nil {
@@ -196,11 +197,11 @@ func (r *rig) listen(cert pair) {
 	}
 	r.addr = l.Addr().String()
 	pool := x509.NewCertPool()
-	pool.AddCert(r.ca.cert)
+	pool.AddCert(r.ca.Cert)
 	server := &http.Server{
 		Handler: r.api, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{cert.tls(r.T)}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven,
+			Certificates: []tls.Certificate{tlsOf(r.T, cert)}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven,
 		},
 	}
 	r.server = server
@@ -211,7 +212,7 @@ func (r *rig) listen(cert pair) {
 func (r *rig) hangUp() { _ = r.server.Close() }
 
 // config is a kubeconfig with a client certificate inline.
-func (r *rig) config(client pair) string {
+func (r *rig) config(client cluster.Pair) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters:
@@ -223,7 +224,7 @@ current-context: Default
 users:
 - name: user
   user: {client-certificate-data: %s, client-key-data: %s}
-`, r.addr, base64Of(r.ca.pem), base64Of(client.cert), base64Of(client.key))
+`, r.addr, base64Of(r.ca.PEM), base64Of(client.Cert), base64Of(client.Key))
 }
 
 func (r *rig) write(path, text string) {
