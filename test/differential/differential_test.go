@@ -203,15 +203,10 @@ func (p *pair) compare(probes []probe) (differences []string) {
 		var group sync.WaitGroup
 		for i, s := range sides {
 			for j := range probes {
-				if timeout == short || !seen[i][j]["silence"] || len(seen[i][j]) > 1 {
-					continue
-				}
-				delete(seen[i][j], "silence") // asked again, with more patience
-			}
-			for j := range probes {
 				if seen[i][j] == nil {
 					seen[i][j] = map[string]bool{}
 				}
+				delete(seen[i][j], "silence") // asked again, with more patience
 			}
 			group.Go(func() { s.ask(p.t.Context(), probes, timeout, seen[i]) })
 		}

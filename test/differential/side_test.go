@@ -94,6 +94,10 @@ func answer(p *probe, r lab.Result) string {
 	if r.Kind == lab.Reached && p.sticky {
 		return "one endpoint"
 	}
+	if r.Kind == lab.Reached && p.from == "node" && strings.HasPrefix(r.Endpoint, "node:") {
+		// Of node's addresses the kernel takes the one of the interface that happens to be its first.
+		return r.Endpoint + " from itself"
+	}
 	return r.String()
 }
 
