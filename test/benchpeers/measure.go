@@ -19,8 +19,10 @@ import (
 type result struct {
 	start   time.Duration // from exec to complete rules
 	offline time.Duration // the same from the cache, without an API server; 0: not possible
-	memory  memory        // some seconds after the start and the single changes
-	churned memory        // at the end of the churn
+	// CPU time until these moments, which says more than they do where other programs run, too.
+	startCPU, offlineCPU time.Duration
+	memory               memory // some seconds after the start and the single changes
+	churned              memory // at the end of the churn
 	// sent and acked are the medians from the moment that the API server was sent one change, and
 	// answered, to the kernel's change.
 	sent, acked time.Duration
@@ -51,7 +53,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o *objects, kind peer, bin
 	}
 	defer func() { err = errors.Join(err, p.ns.Close()) }()
 	defer p.kill()
-	if r.start, err = p.begin(ctx, o.size); err != nil {
+	if r.start, r.startCPU, err = p.begin(ctx, o.size); err != nil {
 		return r, err
 	}
 	if err := p.rest(ctx); err != nil {
@@ -81,7 +83,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o *objects, kind peer, bin
 	if p.ns, err = newNode(ctx, p.node, nil); err != nil {
 		return r, err
 	}
-	r.offline, err = p.begin(ctx, o.size)
+	r.offline, r.offlineCPU, err = p.begin(ctx, o.size)
 	return r, err
 }
 

@@ -118,16 +118,17 @@ func newNode(ctx context.Context, name string, c *cluster.Cluster) (*lab.Namespa
 	return ns, nil
 }
 
-// begin starts the process and waits until the rules are complete.
-func (p *process) begin(ctx context.Context, s size) (time.Duration, error) {
+// begin starts the process and waits until the rules are complete. It returns when that was and
+// the CPU time that it took.
+func (p *process) begin(ctx context.Context, s size) (took, cpu time.Duration, err error) {
 	k, err := openKernel(p.ns)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer k.close()
 	began := time.Now()
 	if err := p.start(p); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -141,9 +142,10 @@ func (p *process) begin(ctx context.Context, s size) (time.Duration, error) {
 	at, err := k.awaitComplete(ctx, func(k *kernel) (bool, error) { return p.complete(k, s) })
 	if err != nil {
 		p.kill()
-		return 0, fmt.Errorf("%s: %w; it wrote:\n%s", p.name, err, tail(p.output()))
+		return 0, 0, fmt.Errorf("%s: %w; it wrote:\n%s", p.name, err, tail(p.output()))
 	}
-	return at.Sub(began), nil
+	cpu, err = readCPU(p.cmd.Process.Pid)
+	return at.Sub(began), cpu, err
 }
 
 // startLimit is longer than any proxy needs to start.
