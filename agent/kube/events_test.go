@@ -36,6 +36,7 @@ func TestEvents(t *testing.T) {
 		r.source.Post(Event{Reason: fmt.Sprint("Reason", i)})
 		time.Sleep(10 * time.Millisecond)
 	}
+	r.eventually("the burst", func() bool { return len(r.postedNow()) >= eventsBurst })
 	time.Sleep(time.Second)
 	posted := r.postedNow()
 	if len(posted) != eventsBurst {

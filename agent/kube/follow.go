@@ -51,6 +51,8 @@ type follower struct {
 	// listing is held by List, which the reflector does not wait for when its context ends.
 	listing sync.Mutex
 
+	// These belong to the reflector's goroutine, or while it waits for a list or a watch, to that
+	// one's. When the context has ended that is not so any more, and nobody touches them.
 	pace  pace
 	cuts  int  // streamed lists that were cut off, in a row
 	hasty int  // watches that were closed at once, in a row
@@ -74,6 +76,9 @@ func (f *follower) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	f.listing.Lock()
 	defer f.listing.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if err := f.pace.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -113,6 +118,9 @@ func (f *follower) page(ctx context.Context, opts metav1.ListOptions, list *inte
 
 // WatchWithContext opens a watch; with SendInitialEvents it begins with all objects.
 func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	if initial && f.cuts >= maxCuts {
 		f.cuts = 0
@@ -145,7 +153,7 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		quiet:   f.limits,
 		initial: initial,
 		alive:   func() { f.works("watch") },
-		synced:  func() { f.works("list"); f.anew, f.cuts = false, 0 },
+		synced:  func() { f.synced(ctx) },
 		ended:   func(e ending) { f.ended(ctx, e, lasts) },
 		closed:  cancel,
 	}), nil
@@ -188,8 +196,19 @@ func (f *follower) notOpened(ctx context.Context, err error, initial bool) error
 	return resumable{err}
 }
 
+// synced notes that a streamed list is complete.
+func (f *follower) synced(ctx context.Context) {
+	if ctx.Err() == nil {
+		f.works("list")
+		f.anew, f.cuts = false, 0
+	}
+}
+
 // ended notes how a watch ended.
 func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
+	if ctx.Err() != nil {
+		return
+	}
 	f.pace.watched(e.lasted)
 	f.lost = f.lost || e.lasted < lasts-time.Second
 	if e.initial && e.err == nil {
