@@ -190,6 +190,7 @@ func (p *pair) bring(c change) {
 	p.must(p.cluster.Apply(ctx, append(endpoints, mark)...))
 	p.ours.await(p.t, int(port))
 	p.theirs.await(p.t, int(port))
+	p.must(errors.Join(p.ours.forget(), p.theirs.forget()))
 }
 
 // compare sends the probes in both labs and describes the differences. One that goes away with more patience is none.

@@ -2,6 +2,7 @@ package differential
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mdlayher/netlink"
+	"github.com/ti-mo/conntrack"
 
 	"sluice/proxy"
 	"sluice/test/lab"
@@ -44,6 +48,16 @@ func (s *side) await(t *testing.T, port int) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
+}
+
+// forget empties the node's connection tracking table: a packet with the addresses and ports of an earlier one
+// would meet what that one met.
+func (s *side) forget() error {
+	conn, err := conntrack.Dial(&netlink.Config{NetNS: s.Node.FD()})
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Flush(), conn.Close())
 }
 
 // Time after which silence is silence, the first time and where a difference is looked into.
