@@ -151,8 +151,17 @@ func TestDirectory(t *testing.T) {
 	c.AwaitProblem(rig.Soon, "no such directory", "make it")
 	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
 
-	// An agent that starts without it leaves what it finds.
+	// An agent that starts without it serves from its cache,
 	c.Stop()
+	c.Start()
+	c.Await(rig.Soon, "the cache", func(s status.Status) bool { return s.Healthy && !s.Synced && s.Cache.Serving && len(s.Problems) > 0 })
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+
+	// and one that has no cache either leaves what it finds.
+	c.Stop()
+	if err := os.Remove(filepath.Join(c.Dir, "objects.db")); err != nil {
+		t.Fatal(err)
+	}
 	c.Start()
 	s := c.Await(rig.Soon, "the missing directory", func(s status.Status) bool { return len(s.Problems) > 0 })
 	if s.Healthy || s.Synced || len(s.Reasons) == 0 {
