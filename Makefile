@@ -54,7 +54,7 @@ bench: build ## measure the agent and its parts: time, allocations, memory
 
 .PHONY: bench-peers
 bench-peers: build ## measure the agent beside kube-proxy, on the same API server
-	.ci/deps go nft ip etcd
+	.ci/deps go nft ip
 	go mod download
 	test/peers/build
 	.ci/as-root go run ./test/benchpeers

@@ -46,7 +46,7 @@ type Cluster struct {
 
 	ns        *lab.Namespace // nil on loopback
 	dir       string
-	apiserver string
+	programs  string // folder of kube-apiserver and etcd
 	bind      netip.AddrPort
 	etcd      string // URL of its clients' port
 	etcdPeer  string
@@ -58,7 +58,7 @@ type Cluster struct {
 // ErrMissing says that a program that a cluster is made of is not there.
 var ErrMissing = errors.New("missing program")
 
-// Peers is the folder of the programs that test/peers/build makes: kube-apiserver and
+// Peers is the folder of the programs that test/peers/build makes: kube-apiserver, etcd and
 // kube-proxy. The error is ErrMissing if one of the names is not in it.
 func Peers(names ...string) (dir string, err error) {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sluice").Output()
@@ -81,14 +81,11 @@ func Peers(names ...string) (dir string, err error) {
 // New starts etcd and kube-apiserver and waits until they are ready. The error is ErrMissing
 // where they are not installed.
 func New(ctx context.Context, o Options) (*Cluster, error) {
-	peers, err := Peers("kube-apiserver")
+	peers, err := Peers("kube-apiserver", "etcd")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := exec.LookPath("etcd"); err != nil {
-		return nil, fmt.Errorf("%w: %w; Debian's package is etcd-server", ErrMissing, err)
-	}
-	c := &Cluster{apiserver: filepath.Join(peers, "kube-apiserver"), running: map[string]*process{}}
+	c := &Cluster{programs: peers, running: map[string]*process{}}
 	if err := c.begin(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Close())
 	}
@@ -165,7 +162,7 @@ func (c *Cluster) freePort(host netip.Addr) (at netip.AddrPort, err error) {
 
 // StartEtcd starts etcd, with the data it had before.
 func (c *Cluster) StartEtcd() error {
-	return c.start("etcd", "etcd", "--data-dir", c.file("etcd"), "--unsafe-no-fsync", "--log-level", "error",
+	return c.start("etcd", "--data-dir", c.file("etcd"), "--unsafe-no-fsync", "--log-level", "error",
 		"--listen-client-urls", c.etcd, "--advertise-client-urls", c.etcd,
 		"--listen-peer-urls", c.etcdPeer, "--initial-advertise-peer-urls", c.etcdPeer, "--initial-cluster", "default="+c.etcdPeer)
 }
@@ -176,7 +173,7 @@ func (c *Cluster) StartServer(ctx context.Context) error {
 	if advertise.IsLoopback() {
 		advertise = netip.MustParseAddr("192.0.2.1") // the server refuses loopback
 	}
-	err := c.start("kube-apiserver", c.apiserver, "--etcd-servers", c.etcd,
+	err := c.start("kube-apiserver", "--etcd-servers", c.etcd,
 		"--bind-address", c.bind.Addr().String(), "--secure-port", fmt.Sprint(c.bind.Port()), "--advertise-address", advertise.String(),
 		"--tls-cert-file", c.file("tls.crt"), "--tls-private-key-file", c.file("tls.key"), "--client-ca-file", c.file("ca.crt"),
 		"--token-auth-file", c.file("tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",

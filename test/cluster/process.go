@@ -16,8 +16,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// start starts a server; its log is appended to a file of its name.
-func (c *Cluster) start(name, command string, args ...string) error {
+// start starts the server of a name; its log is appended to a file of that name.
+func (c *Cluster) start(name string, args ...string) error {
 	if c.running[name] != nil {
 		return fmt.Errorf("start %s: it runs already", name)
 	}
@@ -26,7 +26,7 @@ func (c *Cluster) start(name, command string, args ...string) error {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command(command, args...)
+	cmd := exec.Command(filepath.Join(c.programs, name), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the tests end without a clean-up
 	if err := c.do(cmd.Start); err != nil {
