@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -162,9 +161,7 @@ func (l *loop) served() []servedService {
 			list = append(list, s)
 		}
 	}
-	slices.SortFunc(list, func(a, b servedService) int {
-		return cmp.Or(cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
-	})
+	slices.SortFunc(list, func(a, b servedService) int { return a.plans[0].Name.Compare(b.plans[0].Name) })
 	return list
 }
 

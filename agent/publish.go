@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -72,7 +71,7 @@ func (p *publisher) sync(ctx context.Context) {
 		p.ports = localport.New(localport.Options{Log: p.log})
 	}
 	routes := map[netip.AddrPort]*proxy.Route{}
-	for _, plan := range slices.SortedFunc(maps.Values(p.local), olderFirst) {
+	for _, plan := range slices.SortedFunc(maps.Values(p.local), proxy.OlderFirst) {
 		for _, f := range plan.Localhost {
 			at := netip.AddrPortFrom(f.Addr, f.Port)
 			if routes[at] == nil {
@@ -81,12 +80,6 @@ func (p *publisher) sync(ctx context.Context) {
 		}
 	}
 	p.ports.Sync(routes)
-}
-
-// olderFirst is the order in which Services get what several of them claim, as in proxy.State.
-func olderFirst(a, b *proxy.ServicePlan) int {
-	return cmp.Or(cmp.Compare(a.Created, b.Created),
-		cmp.Compare(a.Name.Namespace, b.Name.Namespace), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
 // localPorts tells how many NodePorts are listened for at the loopback address, and how often one could not be had.

@@ -95,9 +95,7 @@ func (s *State) release(d *Delta, name ServiceName, f Frontend) {
 func (s *State) elect(d *Delta, f Frontend) {
 	s.conflictsMoved = true
 	claimants := s.contested[f]
-	holder := slices.MinFunc(claimants, func(a, b ServiceName) int {
-		return cmp.Or(cmp.Compare(s.plans[a].Created, s.plans[b].Created), a.compare(b))
-	})
+	holder := slices.MinFunc(claimants, func(a, b ServiceName) int { return OlderFirst(s.plans[a], s.plans[b]) })
 	if len(claimants) == 1 {
 		delete(s.contested, f)
 	}
@@ -180,10 +178,17 @@ func (c Conflict) compare(o Conflict) int {
 		c.Loser.compare(o.Loser), c.Holder.compare(o.Holder))
 }
 
-func (n ServiceName) compare(o ServiceName) int {
+// OlderFirst is the order in which Services get what several of them claim: by
+// age, those of the same age by name.
+func OlderFirst(a, b *ServicePlan) int {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), a.Name.Compare(b.Name))
+}
+
+// Compare orders Services by namespace, then by name.
+func (n ServiceName) Compare(o ServiceName) int {
 	return cmp.Or(strings.Compare(n.Namespace, o.Namespace), strings.Compare(n.Name, o.Name))
 }
 
 func (n ServicePortName) compare(o ServicePortName) int {
-	return cmp.Or(n.ServiceName.compare(o.ServiceName), strings.Compare(n.Port, o.Port), cmp.Compare(n.Protocol, o.Protocol))
+	return cmp.Or(n.ServiceName.Compare(o.ServiceName), strings.Compare(n.Port, o.Port), cmp.Compare(n.Protocol, o.Protocol))
 }

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,10 +85,7 @@ func (s *Servers) Sync(ctx context.Context, checks map[proxy.ServiceName]proxy.H
 func (s *Servers) byPort(checks map[proxy.ServiceName]proxy.HealthCheck) map[uint16]*serviceCheck {
 	ports := map[uint16]*serviceCheck{}
 	conflicts := map[uint16]string{}
-	byName := func(a, b proxy.ServiceName) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(checks), byName) {
+	for _, name := range slices.SortedFunc(maps.Keys(checks), proxy.ServiceName.Compare) {
 		hc := checks[name]
 		if first := ports[hc.Port]; first != nil {
 			conflict := fmt.Sprintf("%s and %s", first.name, name)
