@@ -68,18 +68,11 @@ func (b *batch) size() int {
 	return n
 }
 
-func (b *batch) nfproto() byte {
-	if b.family == proxy.IPv6 {
-		return unix.NFPROTO_IPV6
-	}
-	return unix.NFPROTO_IPV4
-}
-
 // message opens a request in s and notes what it is for, for errors.
 func (b *batch) message(s *stream, typ int, flags uint16, what string) {
 	*b.seq++
 	b.ops[*b.seq] = what
-	s.begin(uint16(unix.NFNL_SUBSYS_NFTABLES)<<8|uint16(typ), unix.NLM_F_REQUEST|flags, *b.seq, b.nfproto(), 0)
+	s.begin(uint16(unix.NFNL_SUBSYS_NFTABLES)<<8|uint16(typ), unix.NLM_F_REQUEST|flags, *b.seq, nfproto(b.family), 0)
 }
 
 func (b *batch) newTable(name string, flags uint32) {
@@ -155,7 +148,7 @@ func (b *batch) setRules(name string, rules []rule) error {
 		s.text(unix.NFTA_RULE_CHAIN, name)
 		list := s.nest(unix.NFTA_RULE_EXPRESSIONS)
 		for _, e := range r.exprs {
-			data, err := expr.Marshal(b.nfproto(), e)
+			data, err := expr.Marshal(nfproto(b.family), e)
 			if err != nil {
 				return fmt.Errorf("encode a rule of chain %s: %w", name, err)
 			}

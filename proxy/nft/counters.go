@@ -46,7 +46,7 @@ func ReadCounters(opts Options, fn func(Counter)) error {
 		s.text(unix.NFTA_SET_ELEM_LIST_SET, name)
 	}
 	for range counterAttempts {
-		again, err := c.dumpOnce(b.nfproto(), unix.NFT_MSG_GETSETELEM, filter, func(attrs []byte) { eachCounter(attrs, fn) })
+		again, err := c.dumpOnce(nfproto(opts.Family), unix.NFT_MSG_GETSETELEM, filter, func(attrs []byte) { eachCounter(attrs, fn) })
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			return nil

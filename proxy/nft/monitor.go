@@ -93,7 +93,7 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
 
 // concerns tells whether a notification is about our table.
 func (w *Writer) concerns(m netlink.Message) bool {
-	if len(m.Data) < nfgenmsgLen || m.Data[0] != w.batch.nfproto() {
+	if len(m.Data) < nfgenmsgLen || m.Data[0] != nfproto(w.opts.Family) {
 		return false
 	}
 	typ := uint16(m.Header.Type)

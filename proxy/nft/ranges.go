@@ -41,8 +41,7 @@ func (w *Writer) renewRanges(b *batch) error {
 
 // newRangeSet puts an empty set in the place of the one there is. The rules that look into it leave and come with it.
 func (w *Writer) newRangeSet(b *batch) error {
-	rules := ruleset{family: w.opts.Family, settings: w.settings}
-	using := slices.DeleteFunc(rules.chains(), func(c chainDef) bool { return !c.usesRanges })
+	using := slices.DeleteFunc(w.rules.chains(), func(c chainDef) bool { return !c.usesRanges })
 	for _, c := range using {
 		b.newChain(c.name, c.hook) // someone may have deleted it
 		if err := b.setRules(c.name, nil); err != nil {

@@ -34,7 +34,7 @@ type kernelSet struct{ flags, keyLen, dataLen uint32 }
 // readTable reads all but the elements.
 func (w *Writer) readTable() (kernelTable, error) {
 	var t kernelTable
-	fam := w.batch.nfproto()
+	fam := nfproto(w.opts.Family)
 	err := w.conn.dump(fam, unix.NFT_MSG_GETTABLE, nil, func() { t = kernelTable{} }, func(attrs []byte) {
 		var one kernelTable
 		name := ""
@@ -162,7 +162,7 @@ func (w *Writer) readElements(id setID, restart func(), fn func(k elemKey, v ele
 		s.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
 		s.text(unix.NFTA_SET_ELEM_LIST_SET, name)
 	}
-	err := w.conn.dump(w.batch.nfproto(), unix.NFT_MSG_GETSETELEM, filter, restart, func(attrs []byte) {
+	err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, filter, restart, func(attrs []byte) {
 		eachAttr(attrs, func(typ uint16, list []byte) {
 			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				return

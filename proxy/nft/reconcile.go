@@ -19,12 +19,11 @@ import (
 // yet is filled before it is hooked into the packet path, in transactions of bounded size.
 func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, error) {
 	w.slots = nil
-	w.settings = s.Settings()
+	w.rules.settings = s.Settings()
 	clear(w.refs)
 	clear(w.ranges)
 	w.batch.reset()
-	rules := ruleset{family: w.opts.Family, settings: w.settings}
-	chains := rules.chains()
+	chains := w.rules.chains()
 
 	t, err := w.openTable(chains)
 	if err != nil {

@@ -47,6 +47,7 @@ type chainDef struct {
 // ruleset builds the chains of one family's table.
 type ruleset struct {
 	family   proxy.Family
+	defs     *[setCount]setDef
 	settings proxy.Settings
 }
 
@@ -59,13 +60,6 @@ func (r *ruleset) addrRegisters() int {
 		return 4
 	}
 	return 1
-}
-
-func (r *ruleset) nfproto() byte {
-	if r.family == proxy.IPv6 {
-		return unix.NFPROTO_IPV6
-	}
-	return unix.NFPROTO_IPV4
 }
 
 func (r *ruleset) saddr(reg int) expr.Any {
@@ -111,7 +105,7 @@ func (r *ruleset) originalFrontend() []expr.Any {
 	}
 }
 
-func (r *ruleset) setName(id setID) string { return setDefs(r.family)[id].name }
+func (r *ruleset) setName(id setID) string { return r.defs[id].name }
 
 // vmap looks the loaded key up in a verdict map.
 func (r *ruleset) vmap(id setID) expr.Any {
@@ -133,7 +127,7 @@ func (r *ruleset) notInSet(id setID) expr.Any {
 
 // dnat changes the destination to the address and port that mapTo loaded.
 func (r *ruleset) dnat() expr.Any {
-	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(r.nfproto()),
+	return &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(nfproto(r.family)),
 		RegAddrMin: register(0), RegProtoMin: register(r.addrRegisters())}
 }
 

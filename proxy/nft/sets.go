@@ -11,6 +11,14 @@ import (
 // TableName is the name of the table in both families.
 const TableName = "sluice"
 
+// nfproto is the family as nf_tables has it (enum in linux/netfilter.h).
+func nfproto(f proxy.Family) byte {
+	if f == proxy.IPv6 {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
+
 // setID is the place of a set in setDefs.
 type setID uint8
 

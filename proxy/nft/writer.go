@@ -66,8 +66,8 @@ type Writer struct {
 	pools affinityPools
 	// ranges are the source ranges that the kernel has.
 	ranges sourceRangeSet
-	// settings are those of the last Reconcile.
-	settings proxy.Settings
+	// rules has the settings of the last Reconcile.
+	rules ruleset
 }
 
 var _ proxy.Writer = (*Writer)(nil)
@@ -89,6 +89,7 @@ func New(opts Options) (*Writer, error) {
 		opts: opts, log: opts.Log, conn: c, batch: newBatch(opts.Family, &c.seq),
 		refs: map[chain]int{}, pools: affinityPools{}, ranges: sourceRangeSet{},
 	}
+	w.rules = ruleset{family: opts.Family, defs: &w.batch.defs}
 	if w.slots, err = w.readSlots(); err != nil {
 		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.
 		w.log.Debug("kernel's slots not read", "family", opts.Family, "error", err)
@@ -229,9 +230,8 @@ func (w *Writer) lead(b *batch, c chain) error {
 			return err
 		}
 	}
-	r := ruleset{family: w.opts.Family, settings: w.settings}
 	b.newChain(c.String(), nil)
-	return b.setRules(c.String(), r.counted(c))
+	return b.setRules(c.String(), w.rules.counted(c))
 }
 
 // unlead counts one way less; what may be unused then is added to dead.
