@@ -142,7 +142,7 @@ func (l *loop) run(ctx context.Context) {
 		now := time.Now()
 		l.write(ctx, now)
 		l.checkFlows(ctx, now)
-		timer.Reset(time.Until(l.wake(time.Now())))
+		timer.Reset(time.Until(l.wake()))
 	}
 }
 
@@ -200,11 +200,9 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 	if !l.planned {
 		return
 	}
+	paced := now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod))
 	for _, p := range l.proxiers {
-		if now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod)) && l.lastWrite != now {
-			break
-		}
-		if at, waiting := p.due(); waiting && !now.Before(at) {
+		if at, waiting := p.due(); waiting && !paced && !now.Before(at) {
 			l.lastWrite = now
 			if p.write(ctx) {
 				p.follow(ctx, p.publisher.changed)
@@ -228,15 +226,15 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 // checkFlows looks for stale flows after writes. Each SyncPeriod it does so in any case, and what
 // could not be listened at is tried again.
 func (l *loop) checkFlows(ctx context.Context, now time.Time) {
-	if !l.planned {
-		return
-	}
 	periodic := !now.Before(l.nextSync)
 	if periodic {
 		l.nextSync = now.Add(l.cfg.SyncPeriod)
 	}
+	if !l.planned {
+		return
+	}
 	for _, p := range l.proxiers {
-		p.flowCheck = p.flowCheck || periodic
+		p.flowCheck = p.flowCheck || periodic && p.flows != nil
 		if p.flowCheck && p.queued.IsZero() {
 			p.checkFlows(ctx, time.Now())
 		}
@@ -246,15 +244,18 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 	}
 }
 
-// wake is when the loop has something to do by itself.
-func (l *loop) wake(now time.Time) time.Time {
+// wake is when the loop has something to do by itself. It is only about what write and
+// checkFlows then do: anything else would make the loop turn without a pause.
+func (l *loop) wake() time.Time {
 	at := l.nextSync
+	if !l.planned {
+		return at
+	}
 	for _, p := range l.proxiers {
-		if retry, waiting := p.due(); waiting && l.planned {
+		if retry, waiting := p.due(); waiting {
 			at = earlier(at, later(retry, l.lastWrite.Add(l.cfg.MinSyncPeriod)))
-		}
-		if p.flowCheck && p.queued.IsZero() {
-			at = earlier(at, later(now, p.nextFlowCheck))
+		} else if p.flowCheck {
+			at = earlier(at, p.nextFlowCheck)
 		}
 	}
 	return at

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -88,13 +89,9 @@ func (p *proxier) set(name proxy.ServiceName, plan *proxy.ServicePlan, now time.
 		return
 	}
 	p.queue(now)
-	if d.NeedsFlowCheck() {
+	if p.flows != nil && d.NeedsFlowCheck() {
 		p.flowCheck = true
-		for _, c := range d.Frontends {
-			if c.New == nil {
-				p.removed[c.Frontend] = struct{}{}
-			}
-		}
+		maps.Copy(p.removed, d.RemovedFrontends())
 	}
 	if !p.reconcile { // otherwise the whole state is compared anyway
 		p.pending = append(p.pending, d)
@@ -156,7 +153,7 @@ func (p *proxier) write(ctx context.Context) bool {
 	level := slog.LevelDebug
 	if whole {
 		level = slog.LevelInfo
-		p.flowCheck = true // flows may have begun while the kernel was not as it should be
+		p.flowCheck = p.flows != nil // flows may have begun while the kernel was not as it should be
 	}
 	p.log.Log(ctx, level, "rules written", "added", stats.Added, "removed", stats.Removed, "unchanged", stats.Unchanged,
 		"took", now.Sub(start).Round(time.Microsecond), "waited", now.Sub(p.queued).Round(time.Microsecond))
@@ -189,18 +186,22 @@ func (p *proxier) failed(err error, now time.Time) {
 	p.lastError = err.Error()
 }
 
-// flowShare is the part of the time that may go into looking at flows.
-const flowShare = 10
+// The kernel has no list of one Service's flows, so each look is at all of the table: it
+// takes at most one of flowShare parts of the time, and while changes keep coming there is one in flowPause.
+const (
+	flowShare = 10
+	flowPause = time.Second
+)
 
 // checkFlows deletes the flows that the last changes made stale.
 func (p *proxier) checkFlows(ctx context.Context, now time.Time) {
-	if p.flows == nil || now.Before(p.nextFlowCheck) {
+	if now.Before(p.nextFlowCheck) {
 		return
 	}
 	p.flowCheck = false
 	n, err := p.flows.DeleteStale(ctx, p.family, func(f proxy.Flow) bool { return p.state.StaleFlow(f, p.removed) })
 	took := time.Since(now)
-	p.nextFlowCheck = time.Now().Add(flowShare * took)
+	p.nextFlowCheck = time.Now().Add(max(flowShare*took, flowPause))
 	p.metrics.FlowsChecked(p.family, took, n)
 	if n > 0 {
 		p.log.Info("flows to endpoints that are gone deleted", "flows", n)

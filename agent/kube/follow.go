@@ -209,7 +209,9 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
-	f.pace.watched(e.lasted)
+	if !e.initial || e.err == nil { // after an error the reflector lists, which need not wait
+		f.pace.watched(e.lasted)
+	}
 	f.lost = f.lost || e.lasted < lasts-time.Second
 	if e.initial && e.err == nil {
 		f.cuts++
