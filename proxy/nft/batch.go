@@ -99,8 +99,7 @@ func (b *batch) newSet(id setID) {
 // emptySet removes all elements of a set.
 func (b *batch) emptySet(id setID) {
 	b.message(&b.first, unix.NFT_MSG_DELSETELEM, 0, "empty set "+b.defs[id].name)
-	b.first.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
-	b.first.text(unix.NFTA_SET_ELEM_LIST_SET, b.defs[id].name)
+	b.defs[id].nameForElements(&b.first)
 	b.first.end()
 }
 
@@ -236,8 +235,7 @@ func (b *batch) openElements(s *stream, open *int, typ int, flags uint16, id set
 			verb = "remove from "
 		}
 		b.message(s, typ, flags, verb+b.defs[id].name)
-		s.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
-		s.text(unix.NFTA_SET_ELEM_LIST_SET, b.defs[id].name)
+		b.defs[id].nameForElements(s)
 		*open = s.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	}
 	return s

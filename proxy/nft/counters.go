@@ -39,37 +39,24 @@ func ReadCounters(opts Options, fn func(Counter)) error {
 		return err
 	}
 	defer c.Close()
-	b := newBatch(opts.Family, &c.seq)
-	name := b.defs[serviceIPs].name
-	filter := func(s *stream) {
-		s.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
-		s.text(unix.NFTA_SET_ELEM_LIST_SET, name)
+	set := setDefs(opts.Family)[serviceIPs]
+	each := func(e []byte) {
+		if counter, ok := parseCounter(e); ok {
+			fn(counter)
+		}
 	}
 	for range counterAttempts {
-		again, err := c.dumpOnce(nfproto(opts.Family), unix.NFT_MSG_GETSETELEM, filter, func(attrs []byte) { eachCounter(attrs, fn) })
+		again, err := c.dumpOnce(nfproto(opts.Family), unix.NFT_MSG_GETSETELEM, set.nameForElements, func(attrs []byte) { eachElement(attrs, each) })
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read the counters of set %s of table %s (%v): %w", name, TableName, opts.Family, err)
+			return fmt.Errorf("read the counters of set %s of table %s (%v): %w", set.name, TableName, opts.Family, err)
 		case !again:
 			return nil
 		}
 	}
 	return nil // changed all the time: what the last attempt told is near enough
-}
-
-// eachCounter calls fn for the elements in a message.
-func eachCounter(attrs []byte, fn func(Counter)) {
-	eachAttr(attrs, func(typ uint16, list []byte) {
-		if typ == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-			eachAttr(list, func(_ uint16, e []byte) {
-				if c, ok := parseCounter(e); ok {
-					fn(c)
-				}
-			})
-		}
-	})
 }
 
 func parseCounter(e []byte) (c Counter, ok bool) {

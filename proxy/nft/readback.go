@@ -13,170 +13,24 @@ import (
 	"sluice/proxy"
 )
 
-// tableComment marks the layout of sets and chains. A table with another one is
-// made anew; raise the number when a set's definition changes.
-const tableComment = "Services of this node, kept by sluice (layout 1)"
-
-// kernelTable is what the kernel has of our table.
-type kernelTable struct {
-	exists bool
-	flags  uint32
-	owner  uint32 // netlink port, 0 if none
-	layout string // the comment
-	// replaced says that the table was thrown away for a new one.
-	replaced bool
-	sets     map[string]kernelSet
-	chains   map[string]hook // the zero hook for a regular chain
-}
-
-type kernelSet struct{ flags, keyLen, dataLen uint32 }
-
-// readTable reads all but the elements.
-func (w *Writer) readTable() (kernelTable, error) {
-	var t kernelTable
-	fam := nfproto(w.opts.Family)
-	err := w.conn.dump(fam, unix.NFT_MSG_GETTABLE, nil, func() { t = kernelTable{} }, func(attrs []byte) {
-		var one kernelTable
-		name := ""
-		eachAttr(attrs, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.NFTA_TABLE_NAME:
-				name = cString(v)
-			case unix.NFTA_TABLE_FLAGS:
-				one.flags = be32(v)
-			case nftaTableOwner:
-				one.owner = be32(v)
-			case nftaTableUserdata:
-				one.layout = commentOf(v)
-			}
-		})
-		if name == TableName {
-			one.exists = true
-			t = one
-		}
-	})
-	if err != nil {
-		return t, w.explain(fmt.Errorf("list tables: %w", err))
-	}
-	if !t.exists {
-		return t, nil
-	}
-	inTable := func(s *stream) { s.text(unix.NFTA_SET_TABLE, TableName) } // the table is attribute 1 of chains too
-	err = w.conn.dump(fam, unix.NFT_MSG_GETSET, inTable, func() { t.sets = map[string]kernelSet{} }, func(attrs []byte) {
-		var s kernelSet
-		var name, table string
-		eachAttr(attrs, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.NFTA_SET_TABLE:
-				table = cString(v)
-			case unix.NFTA_SET_NAME:
-				name = cString(v)
-			case unix.NFTA_SET_FLAGS:
-				s.flags = be32(v)
-			case unix.NFTA_SET_KEY_LEN:
-				s.keyLen = be32(v)
-			case unix.NFTA_SET_DATA_LEN:
-				s.dataLen = be32(v)
-			}
-		})
-		if table == TableName {
-			t.sets[name] = s
-		}
-	})
-	if err != nil {
-		return t, fmt.Errorf("list the sets of table %s: %w", TableName, err)
-	}
-	err = w.conn.dump(fam, unix.NFT_MSG_GETCHAIN, inTable, func() { t.chains = map[string]hook{} }, func(attrs []byte) {
-		var h hook
-		var name, table string
-		eachAttr(attrs, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.NFTA_CHAIN_TABLE:
-				table = cString(v)
-			case unix.NFTA_CHAIN_NAME:
-				name = cString(v)
-			case unix.NFTA_CHAIN_TYPE:
-				h.typ = cString(v)
-			case unix.NFTA_CHAIN_HOOK:
-				eachAttr(v, func(typ uint16, v []byte) {
-					switch typ {
-					case unix.NFTA_HOOK_HOOKNUM:
-						h.num = be32(v)
-					case unix.NFTA_HOOK_PRIORITY:
-						h.priority = int32(be32(v))
-					}
-				})
-			}
-		})
-		if table == TableName {
-			t.chains[name] = h
-		}
-	})
-	if err != nil {
-		return t, fmt.Errorf("list the chains of table %s: %w", TableName, err)
-	}
-	return t, nil
-}
-
-// fits says why the kernel's table cannot be gone on with; empty if it can.
-func (t *kernelTable) fits(defs [setCount]setDef, chains []chainDef) string {
-	if t.layout != tableComment {
-		return fmt.Sprintf("its layout is %q", t.layout)
-	}
-	if len(t.sets) == 0 && len(t.chains) == 0 {
-		return "" // just created
-	}
-	for i := range defs {
-		d := &defs[i]
-		got, ok := t.sets[d.name]
-		if !ok {
-			return "set " + d.name + " is missing"
-		}
-		want := kernelSet{flags: d.flags(), keyLen: length(d.key)}
-		if d.data != nil {
-			want.dataLen = length(d.data)
-		} else if d.verdict {
-			want.dataLen = got.dataLen // the size of a kernel struct
-		}
-		if got != want {
-			return "set " + d.name + " is of another type"
-		}
-	}
-	for _, c := range chains {
-		got, ok := t.chains[c.name]
-		want := hook{}
-		if c.hook != nil {
-			want = *c.hook
-		}
-		if ok && got != want {
-			return "chain " + c.name + " has another hook"
-		}
-	}
-	return ""
-}
-
 // readElements calls fn for every element of a set.
 func (w *Writer) readElements(id setID, restart func(), fn func(k elemKey, v elemValue, expires time.Duration)) error {
-	name := w.batch.defs[id].name
-	filter := func(s *stream) {
-		s.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
-		s.text(unix.NFTA_SET_ELEM_LIST_SET, name)
-	}
-	err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, filter, restart, func(attrs []byte) {
-		eachAttr(attrs, func(typ uint16, list []byte) {
-			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-				return
-			}
-			eachAttr(list, func(_ uint16, e []byte) {
-				k, v, expires := parseElement(id, e)
-				fn(k, v, expires)
-			})
-		})
-	})
+	set := &w.batch.defs[id]
+	each := func(e []byte) { fn(parseElement(id, e)) }
+	err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, set.nameForElements, restart, func(attrs []byte) { eachElement(attrs, each) })
 	if err != nil {
-		return fmt.Errorf("read set %s of table %s: %w", name, TableName, err)
+		return fmt.Errorf("read set %s of table %s: %w", set.name, TableName, err)
 	}
 	return nil
+}
+
+// eachElement calls fn for every element in a message's attributes.
+func eachElement(attrs []byte, fn func(e []byte)) {
+	eachAttr(attrs, func(typ uint16, list []byte) {
+		if typ == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+			eachAttr(list, func(_ uint16, e []byte) { fn(e) })
+		}
+	})
 }
 
 // forever is the expiry of an element without one.

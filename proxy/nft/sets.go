@@ -215,6 +215,12 @@ func (d *setDef) create(s *stream, id setID) {
 	s.bytes(nftaSetUserdata, d.userdata())
 }
 
+// nameForElements encodes which set a message about elements is for.
+func (d *setDef) nameForElements(s *stream) {
+	s.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
+	s.text(unix.NFTA_SET_ELEM_LIST_SET, d.name)
+}
+
 // The types of a set's user data (enum nftnl_udata_set_types in libnftnl's udata.h).
 const (
 	udataSetKeyByteOrder  = 0
