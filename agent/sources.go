@@ -54,7 +54,7 @@ func (l *loop) openSource() {
 	} else if id, err := kube.ReadIdentity(l.cfg.Kubeconfig); err == nil {
 		// The kubeconfig names no cluster. That its certificate authority is the same is the best that
 		// is known before the server answers: the address is 127.0.0.1 on every k3s node.
-		o.Identity.Facts = map[string]string{factAuthorities: strings.Join(id.Authorities, ",")}
+		o.Identity.Facts = map[string][]string{factAuthorities: id.Authorities}
 	}
 	l.store, l.cached = store.Open(o)
 	l.tracker.SetKnowledge(l.knowledgeAge)
@@ -75,7 +75,15 @@ func (l *loop) newSource() source.Source {
 		return files.New(files.Options{Dir: l.cfg.Manifests, NodeName: l.cfg.NodeName, Log: l.log})
 	}
 	kube.LogLibraries(l.log)
-	return kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: l.inStep})
+	var s *kube.Source
+	s = kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: func(kind source.Kind, version string) {
+		if id, known := s.Identity(); known {
+			// The kubeconfig was perhaps written only now, or with other authorities.
+			_ = l.do(context.Background(), func() { l.setIdentity(factAuthorities, id.Authorities...) })
+		}
+		l.inStep(kind, version)
+	}})
+	return s
 }
 
 // Names of the facts that tell clusters apart, in the cache. The ClusterIP of the Service
@@ -85,16 +93,21 @@ const (
 	factKubernetes  = "ClusterIP of default/kubernetes"
 )
 
+// setIdentity notes a fact about the cluster that is followed.
+func (l *loop) setIdentity(fact string, values ...string) {
+	if was, same := l.store.SetIdentity(fact, values...); !same {
+		l.log.Warn("this is another cluster than the one in the cache: what is not in it goes as soon as all objects are known",
+			"fact", fact, "was", was, "is", strings.Join(values, ","))
+	}
+}
+
 // identify notes the facts that come with the objects.
 func (l *loop) identify(c *source.Change) {
 	svc, ok := c.Object.(*corev1.Service)
 	if !ok || svc.Namespace != "default" || svc.Name != "kubernetes" {
 		return
 	}
-	if was, same := l.store.SetIdentity(factKubernetes, svc.Spec.ClusterIP); !same {
-		l.log.Warn("this is another cluster than the one in the cache: what is not in it goes as soon as all objects are known",
-			"fact", factKubernetes, "was", was, "is", svc.Spec.ClusterIP)
-	}
+	l.setIdentity(factKubernetes, svc.Spec.ClusterIP)
 }
 
 // runSource runs the source until ctx ends. When the store has lost what it knew, a new one

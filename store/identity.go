@@ -15,9 +15,11 @@ type Identity struct {
 	NodeName string
 	// Source is the name of the place that objects come from, e.g. "manifests /etc/sluice".
 	Source string
-	// Facts are others by name, e.g. "CA": the server CA's fingerprint. Names have
-	// to be the same in each release.
-	Facts map[string]string
+	// Facts are others by name, e.g. "CA": the fingerprints of the authorities that the server's
+	// certificate can be from. While an authority is rotated both are known at a time, so a
+	// fact is the same as before if one of its values is. Values have no comma; names have to be the same
+	// in each release.
+	Facts map[string][]string
 }
 
 // Names of the facts that are fields of Identity.
@@ -30,7 +32,9 @@ const identityPrefix = "identity/"
 
 func (i Identity) facts() map[string]string {
 	facts := map[string]string{factNodeName: i.NodeName, factSource: i.Source}
-	maps.Copy(facts, i.Facts)
+	for name, values := range i.Facts {
+		facts[name] = join(values)
+	}
 	maps.DeleteFunc(facts, func(_, value string) bool { return value == "" })
 	return facts
 }
@@ -39,28 +43,45 @@ func (i Identity) facts() map[string]string {
 func differences(cached, now map[string]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		if was, ok := cached[name]; ok && was != now[name] {
+		if was, ok := cached[name]; ok && !agree(name, was, now[name]) {
 			all = append(all, fmt.Sprintf("its %s is %q, here it is %q", name, was, now[name]))
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-// SetIdentity notes a fact that became known later (the cluster's UID, for
-// example). If it contradicts what was known, it returns the older value and false: the records are then
+// join makes one text of a fact's values.
+func join(values []string) string {
+	values = slices.Clone(values)
+	slices.Sort(values)
+	return strings.Join(values, ",")
+}
+
+// agree tells whether two values of a fact can be of the same thing.
+func agree(name, a, b string) bool {
+	if a == b || name == factNodeName || name == factSource {
+		return a == b
+	}
+	known := strings.Split(b, ",")
+	return slices.ContainsFunc(strings.Split(a, ","), func(v string) bool { return slices.Contains(known, v) })
+}
+
+// SetIdentity notes the values of a fact that became known later (the cluster's UID, for
+// example), or are others now. If they contradict what was known, it returns that and false: the records are then
 // of something else until all kinds were replaced once, and an agent that starts before that
 // will not take them for complete.
-func (s *Store) SetIdentity(name, value string) (was string, ok bool) {
+func (s *Store) SetIdentity(name string, values ...string) (was string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	value := join(values)
 	was = s.identity[name]
 	if value == "" || was == value {
 		return was, true
 	}
 	s.identity[name] = value
-	if was == "" {
+	if was == "" || agree(name, was, value) {
 		s.putMeta(identityPrefix+name, value, true)
-		return "", true
+		return was, true
 	}
 	s.putMeta(identityPrefix+name, value, false)
 	for kind := range s.inStep {

@@ -10,8 +10,8 @@ import (
 )
 
 func TestIdentity(t *testing.T) {
-	id := func(node, source, ca string) Identity {
-		return Identity{NodeName: node, Source: source, Facts: map[string]string{"CA": ca}}
+	id := func(node, source string, ca ...string) Identity {
+		return Identity{NodeName: node, Source: source, Facts: map[string][]string{"CA": ca}}
 	}
 	tests := []struct {
 		name        string
@@ -21,6 +21,9 @@ func TestIdentity(t *testing.T) {
 		{"the same", id("a", "api", "x"), id("a", "api", "x"), ""},
 		{"unknown now", id("a", "api", "x"), id("a", "api", ""), ""},
 		{"unknown before", id("a", "api", ""), id("a", "api", "x"), ""},
+		{"one of two in common", id("a", "api", "x", "y"), id("a", "api", "w", "x"), ""},
+		{"none of two in common", id("a", "api", "x", "y"), id("a", "api", "v", "w"), `its CA is "x,y", here it is "v,w"`},
+		{"a source with a comma", id("a", "manifests /m,n", "x"), id("a", "manifests /l,n", "x"), `its source is "manifests /m,n"`},
 		{"another node", id("a", "api", "x"), id("b", "api", "x"), `its node name is "a", here it is "b"`},
 		{"another source", id("a", "api", "x"), id("a", "manifests /m", "x"), `its source is "api", here it is "manifests /m"`},
 		{"another cluster", id("a", "api", "x"), id("a", "api", "y"), `its CA is "x", here it is "y"`},
@@ -99,8 +102,45 @@ func TestSetIdentity(t *testing.T) {
 	}
 	in()
 	s.Close()
-	o.Identity.Facts = map[string]string{"UID": "u2"}
+	o.Identity.Facts = map[string][]string{"UID": {"u2"}}
 	if _, cached = open(t, o); !cached.Complete {
 		t.Errorf("after all was handed over again: %+v", cached)
 	}
+}
+
+// While an authority is rotated the cache is used all along, though nothing is left of its first identity.
+func TestRotation(t *testing.T) {
+	o := idle(cacheFile(t))
+	in := func(s *Store) {
+		s.InStep(source.Service, "1", time.Now())
+		s.InStep(source.EndpointSlice, "1", time.Now())
+	}
+	start := func(want bool, ca ...string) *Store {
+		t.Helper()
+		o.Identity = Identity{NodeName: "a", Facts: map[string][]string{"CA": ca}}
+		s, cached := open(t, o)
+		if cached.Complete != want {
+			t.Errorf("with %q: %+v", ca, cached)
+		}
+		return s
+	}
+	s := start(false, "old")
+	apply(s, service("web", 80))
+	in(s)
+	s.Close()
+	start(true, "old", "new").Close()
+	s = start(true, "new")
+	for _, ca := range [][]string{{"new", "newer"}, {"newer"}} { // while it runs
+		if _, ok := s.SetIdentity("CA", ca...); !ok {
+			t.Errorf("%q is a contradiction", ca)
+		}
+	}
+	in(s)
+	s.Close()
+	s = start(true, "newer")
+	if was, ok := s.SetIdentity("CA", "other"); ok || was != "newer" {
+		t.Errorf("another one is %q, %v", was, ok)
+	}
+	s.Close()
+	start(false, "other").Close()
 }

@@ -16,17 +16,9 @@ import (
 // The server's address is none: on each k3s agent it is 127.0.0.1.
 type Identity struct {
 	// Authorities are SHA-256 sums of the public keys of the certificate authorities that
-	// the kubeconfig trusts, in hexadecimal, sorted. Empty without https.
+	// the kubeconfig trusts, in hexadecimal, sorted. Empty without https. While an authority
+	// is rotated, the old and the new one are trusted at a time: two clusters with one in common are the same.
 	Authorities []string `json:"authorities,omitempty"`
-}
-
-// Same tells whether two can be of one cluster: while an authority is rotated,
-// the old and the new one are trusted at a time, so one in common is enough.
-func (i Identity) Same(other Identity) bool {
-	if len(i.Authorities) == 0 && len(other.Authorities) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(i.Authorities, func(a string) bool { return slices.Contains(other.Authorities, a) })
 }
 
 // ReadIdentity reads the identity from a kubeconfig; "" is looked for as a Source does.
