@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"sluice/agent/source"
+	"sluice/test/procfs"
 )
 
 // filled makes a file with n Services of one slice with 10 endpoints each.
@@ -170,23 +170,9 @@ func BenchmarkCommit(b *testing.B) {
 // rss returns the resident pages of mapped files, in KiB.
 func rss(b *testing.B) int {
 	b.Helper()
-	data, err := os.ReadFile("/proc/self/status")
+	m, err := procfs.Memory(os.Getpid())
 	if err != nil {
 		b.Fatal(err)
 	}
-	total := 0
-	for line := range strings.Lines(string(data)) {
-		// A file in /dev/shm counts as shared memory.
-		if rest, ok := strings.CutPrefix(line, "RssFile:"); ok {
-			total += kib(rest)
-		} else if rest, ok := strings.CutPrefix(line, "RssShmem:"); ok {
-			total += kib(rest)
-		}
-	}
-	return total
-}
-
-func kib(field string) int {
-	n, _ := strconv.Atoi(strings.Fields(field)[0])
-	return n
+	return int(m["RssFile"]+m["RssShmem"]) >> 10 // a file in /dev/shm counts as shared memory
 }

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice/agent/source"
+	"sluice/test/procfs"
 )
 
 // memoryServer is the environment variable that makes the test binary a process that
@@ -70,7 +69,12 @@ func followForMemory() int {
 	}
 	took := time.Since(begun)
 	debug.FreeOSMemory()
-	fmt.Println(c.slices, before, peak, heapBytes(), procStatus("VmHWM:"), procStatus("RssAnon:"), took.Milliseconds(), runtime.NumGoroutine())
+	m, err := procfs.Memory(os.Getpid())
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(c.slices, before, peak, heapBytes(), m["VmHWM"]>>10, m["RssAnon"]>>10, took.Milliseconds(), runtime.NumGoroutine())
 	return 0
 }
 
@@ -79,21 +83,6 @@ func heapBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
-}
-
-// procStatus reads a line of /proc/self/status, in KiB.
-func procStatus(field string) (kib uint64) {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), field); ok {
-			fmt.Sscan(rest, &kib)
-		}
-	}
-	return kib
 }
 
 // TestMemory: what a list needs does not grow with what its objects hold. Of 10,000 slices with 10

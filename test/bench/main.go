@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -24,6 +23,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/test/lab"
+	"sluice/test/procfs"
 )
 
 func main() {
@@ -112,7 +112,9 @@ func (b *bench) run(ctx context.Context, changes int) error {
 			if err := b.measureChanges(ctx, changes); err != nil {
 				return errors.Join(err, b.stopAgent())
 			}
-			b.readMemory()
+			if err := b.readMemory(); err != nil {
+				return errors.Join(err, b.stopAgent())
+			}
 		}
 		if err := b.stopAgent(); err != nil {
 			return err
@@ -209,24 +211,10 @@ func (b *bench) measureChanges(ctx context.Context, changes int) error {
 	return nil
 }
 
-func (b *bench) readMemory() {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
-	if err != nil {
-		return
-	}
-	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
-		}
-		kb, _ := strconv.ParseInt(fields[1], 10, 64)
-		switch fields[0] {
-		case "RssAnon:":
-			b.anonymous = kb << 10
-		case "VmRSS:":
-			b.rss = kb << 10
-		}
-	}
+func (b *bench) readMemory() error {
+	m, err := procfs.Memory(b.cmd.Process.Pid)
+	b.anonymous, b.rss = m["RssAnon"], m["VmRSS"]
+	return err
 }
 
 func (b *bench) writeManifests() error {

@@ -6,32 +6,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sluice/test/procfs"
 )
 
 // memory is a process's, in bytes.
 type memory struct{ rss, anonymous, peak int64 }
 
-func readMemory(pid int) (m memory, err error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return m, err
-	}
-	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
-		}
-		kb, _ := strconv.ParseInt(fields[1], 10, 64)
-		switch fields[0] {
-		case "RssAnon:":
-			m.anonymous = kb << 10
-		case "VmRSS:":
-			m.rss = kb << 10
-		case "VmHWM:":
-			m.peak = kb << 10
-		}
-	}
-	return m, nil
+func readMemory(pid int) (memory, error) {
+	m, err := procfs.Memory(pid)
+	return memory{rss: m["VmRSS"], anonymous: m["RssAnon"], peak: m["VmHWM"]}, err
 }
 
 // clockTick is the unit of the times in /proc/PID/stat; it is 1/100 s on every Linux architecture that Go knows.

@@ -4,27 +4,22 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
+
+	"sluice/test/procfs"
 )
 
 // Memory reads a line of the agent's /proc/PID/status in bytes.
 func (p *Process) Memory(line string) int64 {
 	p.T.Helper()
-	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Cmd.Process.Pid), "status"))
+	m, err := procfs.Memory(p.Cmd.Process.Pid)
 	if err != nil {
 		p.T.Fatal(err)
 	}
-	for l := range strings.Lines(string(content)) {
-		if rest, ok := strings.CutPrefix(l, line+":"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				p.T.Fatal(err)
-			}
-			return kb << 10
-		}
+	n, ok := m[line]
+	if !ok {
+		p.T.Fatalf("/proc/PID/status has no line %s", line)
 	}
-	p.T.Fatalf("/proc/PID/status has no line %s", line)
-	return 0
+	return n
 }
 
 // Threads counts the threads of the agent.
