@@ -194,7 +194,7 @@ func newKubeProxy(t *testing.T, binary string) *runningKubeProxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		process.Stop()
+		process.Kill()
 		if t.Failed() {
 			t.Logf("kube-proxy:\n%s", process.Output())
 		}

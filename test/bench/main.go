@@ -23,6 +23,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/test/lab"
+	"sluice/test/process"
 	"sluice/test/procfs"
 )
 
@@ -57,7 +58,7 @@ func run(ctx context.Context, binary, sizes string, changes int) error {
 			return fmt.Errorf("%s: %w", size, err)
 		}
 		fmt.Fprintf(t, "%d x %d\t%v\t%v\t%v, %v\t%v\t%.1f MB\t%.1f MB\t%v\n", b.services, b.endpoints, b.start.Round(time.Millisecond), b.restart.Round(time.Millisecond),
-			b.agent[len(b.agent)/2].Round(10*time.Microsecond), b.agent[len(b.agent)-1].Round(10*time.Microsecond), b.whole[len(b.whole)/2].Round(100*time.Microsecond),
+			b.seen[len(b.seen)/2].Round(10*time.Microsecond), b.seen[len(b.seen)-1].Round(10*time.Microsecond), b.whole[len(b.whole)/2].Round(100*time.Microsecond),
 			float64(b.anonymous)/1e6, float64(b.rss)/1e6, b.cpu)
 	}
 	return t.Flush()
@@ -69,14 +70,14 @@ type bench struct {
 	services, endpoints int
 
 	start, restart time.Duration
-	agent          []time.Duration // what the agent took from seeing a change to having written it
+	seen           []time.Duration // what the agent took from seeing a change to having written it
 	whole          []time.Duration // from the file's rename to the same
 	anonymous, rss int64           // bytes
 	cpu            time.Duration   // user and system, of the first agent
 
 	dir, manifests, socket string
 	ns                     *lab.Namespace
-	cmd                    *exec.Cmd
+	agent                  *process.Process
 	written                chan written
 }
 
@@ -104,49 +105,57 @@ func (b *bench) run(ctx context.Context, changes int) error {
 	if _, err := b.ns.Run(ctx, "", "ip", "link", "set", "lo", "up"); err != nil {
 		return err
 	}
+	defer func() {
+		if b.agent != nil {
+			b.agent.Kill() // after an error
+		}
+	}()
 	for _, took := range []*time.Duration{&b.start, &b.restart} {
 		if *took, err = b.startAgent(ctx); err != nil {
 			return err
 		}
 		if took == &b.start {
 			if err := b.measureChanges(ctx, changes); err != nil {
-				return errors.Join(err, b.stopAgent())
+				return err
 			}
 			if err := b.readMemory(); err != nil {
-				return errors.Join(err, b.stopAgent())
+				return err
 			}
 		}
 		if err := b.stopAgent(); err != nil {
 			return err
 		}
 		if took == &b.start {
-			b.cpu = (b.cmd.ProcessState.UserTime() + b.cmd.ProcessState.SystemTime()).Round(10 * time.Millisecond)
+			b.cpu = (b.agent.Cmd.ProcessState.UserTime() + b.agent.Cmd.ProcessState.SystemTime()).Round(10 * time.Millisecond)
 		}
 	}
-	slices.Sort(b.agent)
+	slices.Sort(b.seen)
 	slices.Sort(b.whole)
 	return nil
 }
 
 // startAgent starts the agent and waits until the rules are complete.
 func (b *bench) startAgent(ctx context.Context) (time.Duration, error) {
-	b.cmd = exec.CommandContext(ctx, b.binary, "agent", "--manifests", b.manifests, "--socket", b.socket, "--hostname-override", "node1",
+	cmd := exec.Command(b.binary, "agent", "--manifests", b.manifests, "--socket", b.socket, "--hostname-override", "node1",
 		"--data-dir", filepath.Join(b.dir, "data"), "--healthz-bind-address", "", "--log-format", "json", "--log-level", "debug", "--cluster-cidr", "10.128.0.0/9")
-	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	b.cmd.Cancel = func() error { return b.cmd.Process.Signal(syscall.SIGTERM) }
-	b.cmd.WaitDelay = 10 * time.Second
-	stderr, err := b.cmd.StderrPipe()
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	log, stderr, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
+	cmd.Stderr = stderr
 	b.written = make(chan written, 1000)
 	began := time.Now()
-	if err := b.ns.Start(b.cmd); err != nil {
+	b.agent, err = process.Start(b.ns, cmd)
+	stderr.Close() // the agent has its own
+	if err != nil {
+		log.Close()
 		return 0, err
 	}
 	go func() {
+		defer log.Close()
 		defer close(b.written)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		for lines := bufio.NewScanner(log); lines.Scan(); {
 			var l struct {
 				Msg, Family string
 				Waited      time.Duration
@@ -186,10 +195,13 @@ func (b *bench) next(ctx context.Context, timeout time.Duration) (written, error
 }
 
 func (b *bench) stopAgent() error {
-	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := b.agent.End(syscall.SIGTERM, 10*time.Second); err != nil {
 		return err
 	}
-	return b.cmd.Wait()
+	if !b.agent.Cmd.ProcessState.Success() {
+		return fmt.Errorf("the agent ended: %v", b.agent.Cmd.ProcessState)
+	}
+	return nil
 }
 
 // measureChanges moves one endpoint of one Service to another address, again and again.
@@ -204,7 +216,7 @@ func (b *bench) measureChanges(ctx context.Context, changes int) error {
 		if err != nil {
 			return err
 		}
-		b.agent = append(b.agent, w.waited)
+		b.seen = append(b.seen, w.waited)
 		b.whole = append(b.whole, w.at.Sub(began))
 		time.Sleep(120 * time.Millisecond) // each change is a lone one: more than --min-sync-period apart
 	}
@@ -212,7 +224,7 @@ func (b *bench) measureChanges(ctx context.Context, changes int) error {
 }
 
 func (b *bench) readMemory() error {
-	m, err := procfs.Memory(b.cmd.Process.Pid)
+	m, err := procfs.Memory(b.agent.Cmd.Process.Pid)
 	b.anonymous, b.rss = m["RssAnon"], m["VmRSS"]
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"sluice/proxy"
 	"sluice/test/lab"
+	"sluice/test/process"
 )
 
 // Options are what a cluster can be made with.
@@ -44,15 +45,15 @@ type Cluster struct {
 	// URL of the API server.
 	URL string
 
-	ns        *lab.Namespace // nil on loopback
-	dir       string
-	programs  string // folder of kube-apiserver and etcd
-	bind      netip.AddrPort
-	etcd      string // URL of its clients' port
-	etcdPeer  string
-	running   map[string]*process
-	client    *http.Client
-	nextLink  int
+	ns       *lab.Namespace // nil on loopback
+	dir      string
+	programs string // folder of kube-apiserver and etcd
+	bind     netip.AddrPort
+	etcd     string // URL of its clients' port
+	etcdPeer string
+	running  map[string]*process.Process
+	client   *http.Client
+	nextLink int
 }
 
 // ErrMissing says that a program that a cluster is made of is not there.
@@ -85,7 +86,7 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{programs: peers, running: map[string]*process{}}
+	c := &Cluster{programs: peers, running: map[string]*process.Process{}}
 	if err := c.begin(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Close())
 	}
@@ -201,7 +202,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-c.running["kube-apiserver"].ended:
+		case <-c.running["kube-apiserver"].Ended:
 			return fmt.Errorf("kube-apiserver ended by itself; the end of its log:\n%s", c.ServerLog(2000))
 		case <-ctx.Done():
 			return fmt.Errorf("kube-apiserver is not ready: %w; the end of its log:\n%s", err, c.ServerLog(2000))

@@ -8,13 +8,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-)
 
-// process is a server that runs.
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
+	"sluice/test/process"
+)
 
 // start starts the server of a name; its log is appended to a file of that name.
 func (c *Cluster) start(name string, args ...string) error {
@@ -28,15 +24,10 @@ func (c *Cluster) start(name string, args ...string) error {
 	defer log.Close()
 	cmd := exec.Command(filepath.Join(c.programs, name), args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the tests end without a clean-up
-	if err := c.do(cmd.Start); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+	p, err := process.Start(c.ns, cmd)
+	if err != nil {
+		return err
 	}
-	p := &process{cmd: cmd, ended: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait()
-		close(p.ended)
-	}()
 	c.running[name] = p
 	return nil
 }
@@ -51,15 +42,7 @@ func (c *Cluster) end(name string, signal syscall.Signal) error {
 		return nil
 	}
 	delete(c.running, name)
-	_ = p.cmd.Process.Signal(signal) // it may have ended by itself
-	select {
-	case <-p.ended:
-		return nil
-	case <-time.After(endLimit):
-		_ = p.cmd.Process.Kill()
-		<-p.ended
-		return fmt.Errorf("%s did not end within %v of signal %v", name, endLimit, signal)
-	}
+	return p.End(signal, endLimit)
 }
 
 // KillServer ends kube-apiserver at once.

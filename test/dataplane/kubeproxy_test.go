@@ -138,7 +138,7 @@ func (k *kubeProxy) Restart(ctx context.Context) (err error) {
 
 func (k *kubeProxy) stop() {
 	if k.process != nil {
-		k.process.Stop()
+		k.process.Kill()
 		k.process = nil
 	}
 }

@@ -13,21 +13,21 @@ import (
 	"time"
 
 	"sluice/test/lab"
+	"sluice/test/process"
 )
 
 // agent is a running agent in the node's namespace.
 type agent struct {
+	*process.Process
 	node   *lab.Host
-	cmd    *exec.Cmd
 	dir    string // of its own files
 	output bytes.Buffer
-	ended  chan struct{}
 	began  time.Time
 	binary string
 }
 
 // startAgent starts the agent on the manifests. It ends by stop, and with this process in any case.
-func startAgent(ctx context.Context, node *lab.Host, binary, manifests string) (*agent, error) {
+func startAgent(node *lab.Host, binary, manifests string) (*agent, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("find the binary (make build makes it): %w", err)
 	}
@@ -39,7 +39,7 @@ func startAgent(ctx context.Context, node *lab.Host, binary, manifests string) (
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{node: node, dir: dir, ended: make(chan struct{}), binary: binary}
+	a := &agent{node: node, dir: dir, binary: binary}
 	config := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, "data-dir: %s\nsocket: %s\n", dir, a.socket()), 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -47,20 +47,12 @@ func startAgent(ctx context.Context, node *lab.Host, binary, manifests string) (
 	args := []string{"agent", "--manifests", manifests, "--hostname-override", "node", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"}
 	fmt.Printf("In node runs: sluice %s\n", strings.Join(args, " "))
 	args = append(args, "--config", config)
-	a.cmd = exec.CommandContext(ctx, binary, args...)
-	a.cmd.Stdout, a.cmd.Stderr = &a.output, &a.output
-	a.cmd.Cancel = func() error { return a.cmd.Process.Signal(syscall.SIGTERM) }
-	a.cmd.WaitDelay = 2 * time.Second
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = &a.output, &a.output
 	a.began = time.Now()
-	if err := node.Start(a.cmd); err != nil {
-		os.RemoveAll(dir)
-		return nil, fmt.Errorf("start the agent: %w", err)
+	if a.Process, err = process.Start(node.Namespace, cmd); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	go func() {
-		a.cmd.Wait()
-		close(a.ended)
-	}()
 	return a, nil
 }
 
@@ -78,7 +70,7 @@ func (a *agent) awaitReady(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the agent is not ready after %s: %w; its log:\n%s", time.Since(a.began).Round(time.Millisecond), err, a.log())
-		case <-a.ended:
+		case <-a.Ended:
 			return fmt.Errorf("the agent ended; its log:\n%s", a.log())
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -94,12 +86,8 @@ func (a *agent) awaitReady(ctx context.Context) error {
 
 // stop ends the agent and removes its files.
 func (a *agent) stop() {
-	a.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-a.ended:
-	case <-time.After(3 * time.Second):
-		a.cmd.Process.Kill()
-		<-a.ended
+	if err := a.End(syscall.SIGTERM, 3*time.Second); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
 	}
 	os.RemoveAll(a.dir)
 }

@@ -56,7 +56,7 @@ func run(ctx context.Context, sluice, manifests string) error {
          |______________________|__________________________|
 
 `)
-	agent, err := startAgent(ctx, l.Node, sluice, manifests)
+	agent, err := startAgent(l.Node, sluice, manifests)
 	if err != nil {
 		return err
 	}

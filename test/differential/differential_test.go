@@ -118,7 +118,7 @@ func newPair(t *testing.T) *pair {
 	k, err := kubeproxy.Start(p.theirs.Node.Namespace, filepath.Join(peers, "kube-proxy"), dir, kubeproxy.Config{
 		Kubeconfig: kubeconfig, HostnameOverride: "node", ClusterCIDR: cidrs, MinSyncPeriod: "1ms", NodePortAddresses: []string{"primary"}})
 	p.must(err)
-	t.Cleanup(k.Stop)
+	t.Cleanup(k.Kill)
 	p.theirs.alive = func() {
 		select {
 		case <-k.Ended:

@@ -3,15 +3,14 @@ package kubeproxy
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 
 	"sigs.k8s.io/yaml"
 
 	"sluice/test/lab"
+	"sluice/test/process"
 )
 
 // TableName is the name of kube-proxy's nftables table of each family.
@@ -60,14 +59,12 @@ func (c *Config) document() ([]byte, error) {
 
 // Process is a kube-proxy that was started.
 type Process struct {
-	Cmd *exec.Cmd
-	// Ended is closed when the process has ended.
-	Ended  chan struct{}
+	*process.Process
 	output bytes.Buffer
 }
 
 // Start starts a binary in a namespace, with its configuration in the folder dir. It ends
-// with this process, if Stop does not end it before.
+// with this process, if nothing ends it before.
 func Start(ns *lab.Namespace, binary, dir string, c Config) (*Process, error) {
 	document, err := c.document()
 	if err != nil {
@@ -77,23 +74,13 @@ func Start(ns *lab.Namespace, binary, dir string, c Config) (*Process, error) {
 	if err := os.WriteFile(path, document, 0o600); err != nil {
 		return nil, err
 	}
-	p := &Process{Cmd: exec.Command(binary, "--config", path), Ended: make(chan struct{})}
-	p.Cmd.Stdout, p.Cmd.Stderr = &p.output, &p.output
-	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := ns.Start(p.Cmd); err != nil {
-		return nil, fmt.Errorf("start kube-proxy: %w", err)
+	p := &Process{}
+	cmd := exec.Command(binary, "--config", path)
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	if p.Process, err = process.Start(ns, cmd); err != nil {
+		return nil, err
 	}
-	go func() {
-		p.Cmd.Wait()
-		close(p.Ended)
-	}()
 	return p, nil
-}
-
-// Stop kills the process and waits for its end.
-func (p *Process) Stop() {
-	p.Cmd.Process.Kill()
-	<-p.Ended
 }
 
 // Output is all that the process wrote. It must have ended.

@@ -17,6 +17,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/test/lab"
+	"sluice/test/process"
 )
 
 // Soon is how long a change may take until packets go by it. The agent promises one second; a busy machine gets another.
@@ -39,10 +40,8 @@ type Process struct {
 	// Wrapper is a command that starts the program in its stead, e.g. without a capability.
 	Wrapper []string
 
-	// Cmd is the process while it runs, Ended is closed when it has ended.
-	Cmd   *exec.Cmd
-	Ended chan struct{}
-	Log   Buffer // of all its lives
+	*process.Process        // while it runs; else nil
+	Log              Buffer // of all its lives
 }
 
 // Buffer collects what processes write.
@@ -107,18 +106,13 @@ func (p *Process) Start() {
 	}
 	args := slices.Concat(p.Wrapper, []string{Binary, "agent"}, from, []string{"--socket", p.Socket(), "--config", p.Config(),
 		"--hostname-override", "node"}, p.Args)
-	p.Cmd = exec.Command(args[0], args[1:]...)
-	p.Cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	p.Cmd.Stdout, p.Cmd.Stderr = &p.Log, &p.Log
-	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the tests end without a clean-up
-	p.Ended = make(chan struct{})
-	if err := p.NS.Start(p.Cmd); err != nil {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Stdout, cmd.Stderr = &p.Log, &p.Log
+	var err error
+	if p.Process, err = process.Start(p.NS, cmd); err != nil {
 		p.T.Fatal(err)
 	}
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		cmd.Wait()
-		close(ended)
-	}(p.Cmd, p.Ended)
 }
 
 // Run starts the agent and waits until its rules are in the kernel.
@@ -135,19 +129,14 @@ func Settled(s status.Status) bool {
 
 // End ends the agent with a signal and waits for it. It returns its exit code, -1 if the signal killed it.
 func (p *Process) End(signal syscall.Signal) int {
-	if p.Cmd == nil {
+	if p.Process == nil {
 		return 0
 	}
-	_ = p.Cmd.Process.Signal(signal) // it may have ended by itself
-	select {
-	case <-p.Ended:
-	case <-time.After(Patience):
-		p.T.Errorf("the agent did not end within %v of signal %v", Patience, signal)
-		_ = p.Cmd.Process.Kill()
-		<-p.Ended
+	if err := p.Process.End(signal, Patience); err != nil {
+		p.T.Errorf("end the agent: %v", err)
 	}
 	code := p.Cmd.ProcessState.ExitCode()
-	p.Cmd = nil
+	p.Process = nil
 	return code
 }
 
