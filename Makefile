@@ -36,7 +36,7 @@ dist/sluice-%: $(SOURCES) .cache/slim.mod
 
 .PHONY: test
 test: ## run all tests, with real packets in network namespaces
-	.ci/deps go nft ip conntrack unshare nsenter
+	.ci/deps go nft ip conntrack unshare
 	go mod download
 	.ci/as-root go test -count=1 -timeout 30m ./...
 
@@ -47,7 +47,7 @@ demo: build ## show a node at work in throw-away network namespaces
 
 .PHONY: bench
 bench: build ## measure the agent and its parts: time, allocations, memory
-	.ci/deps go nft ip unshare nsenter
+	.ci/deps go nft ip unshare
 	go mod download
 	.ci/as-root go run ./test/bench
 	.ci/as-root go test -run '^$$' -bench . -benchmem -timeout 30m ./...

@@ -2,13 +2,9 @@ package health
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,17 +12,7 @@ import (
 	"sluice/test/lab"
 )
 
-func TestMain(m *testing.M) {
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // node is a network namespace with servers and a client in it.
 type node struct {
@@ -37,37 +23,13 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if _, err := ns.Run(t.Context(), "link set lo up\naddress add 192.168.1.5/32 dev lo\naddress add fd00::5/128 dev lo nodad\n", "ip", "-batch", "-"); err != nil {
-		t.Fatal(err)
-	}
-	n := &node{Namespace: ns}
-	n.client = http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: n.dial}}
+	n := &node{Namespace: lab.NewTestNamespace(t, "address add 192.168.1.5/32 dev lo", "address add fd00::5/128 dev lo nodad")}
+	n.client = http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: n.Dial}}
 	return n
 }
 
-func (n *node) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
-	err = n.Do(func() (err error) {
-		c, err = new(net.Dialer).DialContext(ctx, network, address)
-		return err
-	})
-	return c, err
-}
-
-func (n *node) listen(ctx context.Context, network, address string) (l net.Listener, err error) {
-	err = n.Do(func() (err error) {
-		l, err = new(net.ListenConfig).Listen(ctx, network, address)
-		return err
-	})
-	return l, err
-}
-
 func (n *node) options() Options {
-	return Options{Listen: n.listen, Log: slog.New(slog.NewTextHandler(&n.log, nil)), Retry: 20 * time.Millisecond}
+	return Options{Listen: n.Listen, Log: slog.New(slog.NewTextHandler(&n.log, nil)), Retry: 20 * time.Millisecond}
 }
 
 // get asks once. A refused connection gives the status "refused".

@@ -102,7 +102,7 @@ func TestServersReconcile(t *testing.T) {
 	expect("two Services", map[string]string{"192.168.1.5:32000": "a", "192.168.1.5:32001": "b", "127.0.0.1:32000": ""})
 
 	// A request that has begun is answered after a Sync that leaves its Service.
-	slow, err := n.dial(t.Context(), "tcp", "192.168.1.5:32000")
+	slow, err := n.Dial(t.Context(), "tcp", "192.168.1.5:32000")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestServersReconcile(t *testing.T) {
 func TestServersBindFailure(t *testing.T) {
 	n := newNode(t)
 	servers, _ := newServers(t, n)
-	taken, err := n.listen(t.Context(), "tcp", "192.168.1.5:32000")
+	taken, err := n.Listen(t.Context(), "tcp", "192.168.1.5:32000")
 	if err != nil {
 		t.Fatal(err)
 	}

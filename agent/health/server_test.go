@@ -130,7 +130,7 @@ func TestTrackerNeverWritten(t *testing.T) {
 // A port that is taken stops nothing: it is had once it is free.
 func TestServeRetries(t *testing.T) {
 	n := newNode(t)
-	taken, err := n.listen(t.Context(), "tcp", "127.0.0.1:10256")
+	taken, err := n.Listen(t.Context(), "tcp", "127.0.0.1:10256")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestServeSilentClient(t *testing.T) {
 	n := newNode(t)
 	startServe(t, n, "127.0.0.1:10256", NewTracker(time.Minute, nil))
 	eventually(t, "the server", func() bool { return strings.Contains(n.log.take(), "health is served") })
-	silent, err := n.dial(t.Context(), "tcp", "127.0.0.1:10256")
+	silent, err := n.Dial(t.Context(), "tcp", "127.0.0.1:10256")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package localport
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,17 +19,7 @@ import (
 	"sluice/test/lab"
 )
 
-func TestMain(m *testing.M) {
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 type routes = map[netip.AddrPort]*proxy.Route
 
@@ -49,37 +38,13 @@ type node struct {
 
 func newNode(t *testing.T, maxConns int) *node {
 	t.Helper()
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if _, err := ns.Run(t.Context(), "link set lo up\naddress add 10.42.0.0/24 dev lo\naddress add fd00::5/128 dev lo nodad\n", "ip", "-batch", "-"); err != nil {
-		t.Fatal(err)
-	}
-	n := &node{Namespace: ns, t: t}
+	n := &node{Namespace: lab.NewTestNamespace(t, "address add 10.42.0.0/24 dev lo", "address add fd00::5/128 dev lo nodad"), t: t}
 	n.proxy = New(Options{
-		Listen: n.listen, Dial: n.dial, MaxConns: maxConns,
+		Listen: n.Listen, Dial: n.Dial, MaxConns: maxConns,
 		Log: slog.New(slog.NewTextHandler(&n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	t.Cleanup(n.proxy.Close)
 	return n
-}
-
-func (n *node) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
-	err = n.Do(func() (err error) {
-		c, err = new(net.Dialer).DialContext(ctx, network, address)
-		return err
-	})
-	return c, err
-}
-
-func (n *node) listen(ctx context.Context, network, address string) (l net.Listener, err error) {
-	err = n.Do(func() (err error) {
-		l, err = new(net.ListenConfig).Listen(ctx, network, address)
-		return err
-	})
-	return l, err
 }
 
 // endpoint starts a server that says its name and sends back what it is told; when the
@@ -98,7 +63,7 @@ func (n *node) endpoint(at string) netip.AddrPort {
 
 func (n *node) serve(at string, handle func(net.Conn)) netip.AddrPort {
 	n.t.Helper()
-	l, err := n.listen(n.t.Context(), "tcp", at)
+	l, err := n.Listen(n.t.Context(), "tcp", at)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -118,7 +83,7 @@ func (n *node) serve(at string, handle func(net.Conn)) netip.AddrPort {
 // connect opens a connection and returns the name of the endpoint that it reached.
 func (n *node) connect(to netip.AddrPort) (*net.TCPConn, string, error) {
 	n.t.Helper()
-	c, err := n.dial(n.t.Context(), "tcp", to.String())
+	c, err := n.Dial(n.t.Context(), "tcp", to.String())
 	if err != nil {
 		return nil, "", err
 	}
@@ -340,7 +305,7 @@ func TestMaxConns(t *testing.T) {
 func TestBindFailure(t *testing.T) {
 	n := newNode(t, 0)
 	a := n.endpoint("10.42.0.1:80")
-	taken, err := n.listen(t.Context(), "tcp", v4.String())
+	taken, err := n.Listen(t.Context(), "tcp", v4.String())
 	if err != nil {
 		t.Fatal(err)
 	}

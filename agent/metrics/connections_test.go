@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,17 +18,7 @@ import (
 	"sluice/test/lab"
 )
 
-func TestMain(m *testing.M) {
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // kernel stands for what ReadCounters tells, by "ADDRESS:PORT namespace/name:port".
 type kernel struct {
@@ -156,18 +145,7 @@ func TestConnectionsLimits(t *testing.T) {
 
 // TestConnectionsInKernel counts what really happens, over changes of the endpoints.
 func TestConnectionsInKernel(t *testing.T) {
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	run := func(in string, command string, args ...string) {
-		t.Helper()
-		if out, err := ns.Run(t.Context(), in, command, args...); err != nil {
-			t.Fatalf("%s %v: %v\n%s", command, args, err, out)
-		}
-	}
-	run("link set lo up\naddress add 10.1.0.1/32 dev lo\naddress add 10.1.0.2/32 dev lo\nroute add local 10.96.0.0/16 dev lo\n", "ip", "-batch", "-")
+	ns := lab.NewTestNamespace(t, "address add 10.1.0.1/32 dev lo", "address add 10.1.0.2/32 dev lo", "route add local 10.96.0.0/16 dev lo")
 	var w *nft.Writer
 	if err := ns.Do(func() (err error) {
 		w, err = nft.New(nft.Options{Family: proxy.IPv4})
@@ -200,7 +178,7 @@ func TestConnectionsInKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	send := func(n int) {
-		run("", "bash", "-c", fmt.Sprintf("for i in {1..%d}; do echo hello >/dev/udp/10.96.0.1/80; done", n))
+		ns.Must(t, "bash", "-c", fmt.Sprintf("for i in {1..%d}; do echo hello >/dev/udp/10.96.0.1/80; done", n))
 		clock.step(time.Minute)
 	}
 	expect := func(step string, n float64) {

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -155,19 +154,10 @@ type runningKubeProxy struct {
 // newKubeProxy starts kube-proxy before an API that has a node, a dual-stack
 // Service with a NodePort, and its slices.
 func newKubeProxy(t *testing.T, binary string) *runningKubeProxy {
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if _, err := ns.Run(t.Context(), "link set lo up\naddress add 192.168.1.5/32 dev lo\naddress add fd00::5/128 dev lo nodad\n", "ip", "-batch", "-"); err != nil {
-		t.Fatal(err)
-	}
-	listen := func(address string) (l net.Listener) {
-		if err := ns.Do(func() (err error) {
-			l, err = net.Listen("tcp", address)
-			return err
-		}); err != nil {
+	ns := lab.NewTestNamespace(t, "address add 192.168.1.5/32 dev lo", "address add fd00::5/128 dev lo nodad")
+	listen := func(address string) net.Listener {
+		l, err := ns.Listen(t.Context(), "tcp", address)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -199,13 +189,7 @@ func newKubeProxy(t *testing.T, binary string) *runningKubeProxy {
 			t.Logf("kube-proxy:\n%s", process.Output())
 		}
 	})
-	k := &runningKubeProxy{api: api, client: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
-		err = ns.Do(func() (err error) {
-			c, err = new(net.Dialer).DialContext(ctx, network, address)
-			return err
-		})
-		return c, err
-	}}}}
+	k := &runningKubeProxy{api: api, client: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: ns.Dial}}}
 	for range 150 {
 		if resp, err := k.client.Get("http://127.0.0.1:10249/healthz"); err == nil {
 			resp.Body.Close()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,17 +15,7 @@ import (
 	"sluice/test/lab"
 )
 
-func TestMain(m *testing.M) {
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // node is a namespace that is watched.
 type node struct {
@@ -37,13 +26,8 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{Namespace: ns, facts: make(chan Facts, 1000)}
-	n.ip(t, `
-link set lo up
+	n := &node{facts: make(chan Facts, 1000)}
+	n.Namespace = lab.NewTestNamespace(t, `
 link add cable0 type veth peer name cable1
 link set cable0 up
 link set cable1 up
@@ -56,12 +40,11 @@ link set wlan0 up
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		Watch(ctx, Options{NetNS: ns.FD()}, func(f Facts) { n.facts <- f })
+		Watch(ctx, Options{NetNS: n.FD()}, func(f Facts) { n.facts <- f })
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-ended
-		ns.Close()
 	})
 	n.expect(t, "at first", "")
 	return n
@@ -70,7 +53,7 @@ link set wlan0 up
 // ip runs the lines of a script through iproute2.
 func (n *node) ip(t *testing.T, script string) {
 	t.Helper()
-	if _, err := n.Run(t.Context(), strings.TrimSpace(script)+"\n", "ip", "-batch", "-"); err != nil {
+	if err := n.IP(t.Context(), script); err != nil {
 		t.Fatal(err)
 	}
 }

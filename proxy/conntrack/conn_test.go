@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,29 +40,12 @@ table inet test {
 	}
 }`
 
-func TestMain(m *testing.M) {
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 func newNode(t testing.TB) (*lab.Namespace, *Conn) {
 	t.Helper()
-	ns, err := lab.NewNamespace("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	run(t, ns, "ip", "link", "set", "lo", "up")
-	run(t, ns, "ip", "address", "add", "10.96.0.254/24", "dev", "lo")
-	run(t, ns, "ip", "address", "add", "fd00:96::fe/64", "dev", "lo", "nodad")
-	run(t, ns, "nft", ruleset)
+	ns := lab.NewTestNamespace(t, "address add 10.96.0.254/24 dev lo", "address add fd00:96::fe/64 dev lo nodad")
+	ns.Must(t, "nft", ruleset)
 	conn, err := Open(Options{NetNS: ns.FD()})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +57,7 @@ func newNode(t testing.TB) (*lab.Namespace, *Conn) {
 // table lists the kernel's entries of one family as "protocol dst:dport", in order.
 func table(t testing.TB, ns *lab.Namespace, family proxy.Family) []string {
 	t.Helper()
-	listing := run(t, ns, "conntrack", "-L", "-f", strings.ToLower(family.String()))
+	listing := ns.Must(t, "conntrack", "-L", "-f", strings.ToLower(family.String()))
 	var entries []string
 	for line := range strings.Lines(listing) {
 		m := regexp.MustCompile(`^(\w+) .*? dst=(\S+) sport=\d+ dport=(\d+) `).FindStringSubmatch(line)
@@ -178,8 +160,8 @@ func TestDeleteStaleOtherFamily(t *testing.T) {
 // An entry in a conntrack zone is found and deleted there.
 func TestDeleteStaleZone(t *testing.T) {
 	ns, conn := newNode(t)
-	run(t, ns, "conntrack", "-I", "-p", "udp", "-s", "10.0.0.1", "-d", "10.0.0.2", "--sport", "1", "--dport", "2", "-t", "60", "-w", "7")
-	run(t, ns, "conntrack", "-I", "-p", "udp", "-s", "10.0.0.1", "-d", "10.0.0.2", "--sport", "1", "--dport", "2", "-t", "60")
+	ns.Must(t, "conntrack", "-I", "-p", "udp", "-s", "10.0.0.1", "-d", "10.0.0.2", "--sport", "1", "--dport", "2", "-t", "60", "-w", "7")
+	ns.Must(t, "conntrack", "-I", "-p", "udp", "-s", "10.0.0.1", "-d", "10.0.0.2", "--sport", "1", "--dport", "2", "-t", "60")
 
 	deleted, err := conn.DeleteStale(t.Context(), proxy.IPv4, always)
 	if deleted != 2 || err != nil {
@@ -195,11 +177,11 @@ func TestDeleteStaleZone(t *testing.T) {
 func TestDeleteSparesSuccessor(t *testing.T) {
 	ns, conn := newNode(t)
 	insert := func(protocol string) {
-		run(t, ns, "conntrack", "-I", "-p", protocol, "-s", "10.0.0.1", "-d", "10.0.0.2", "--sport", "1", "--dport", "2", "-t", "60")
+		ns.Must(t, "conntrack", "-I", "-p", protocol, "-s", "10.0.0.1", "-d", "10.0.0.2", "--sport", "1", "--dport", "2", "-t", "60")
 	}
 	insert("udp")
 	deleted, err := conn.DeleteStale(t.Context(), proxy.IPv4, func(proxy.Flow) bool {
-		run(t, ns, "conntrack", "-F")
+		ns.Must(t, "conntrack", "-F")
 		// The ID depends on where the kernel keeps the entry, so another entry is to take that place.
 		insert("udplite")
 		insert("udp")
@@ -243,21 +225,11 @@ func TestOpenError(t *testing.T) {
 	}
 }
 
-func run(t testing.TB, ns *lab.Namespace, command string, args ...string) string {
+func dial(t testing.TB, ns *lab.Namespace, network string, to netip.AddrPort) net.Conn {
 	t.Helper()
-	out, err := ns.Run(t.Context(), "", command, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func dial(t testing.TB, ns *lab.Namespace, network string, to netip.AddrPort) (c net.Conn) {
-	t.Helper()
-	err := ns.Do(func() (err error) {
-		c, err = net.DialTimeout(network, to.String(), 5*time.Second)
-		return err
-	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	c, err := ns.Dial(ctx, network, to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,11 +272,7 @@ func startUDPEcho(t testing.TB, ns *lab.Namespace, at netip.AddrPort) {
 
 func startTCPEcho(t testing.TB, ns *lab.Namespace, at netip.AddrPort) {
 	t.Helper()
-	var l net.Listener
-	err := ns.Do(func() (err error) {
-		l, err = net.Listen("tcp", at.String())
-		return err
-	})
+	l, err := ns.Listen(t.Context(), "tcp", at.String())
 	if err != nil {
 		t.Fatal(err)
 	}

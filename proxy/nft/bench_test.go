@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sluice/proxy"
+	"sluice/test/lab"
 )
 
 // plain plans a Service with one ClusterIP port and ten endpoints, the last of which is generation.
@@ -41,10 +42,10 @@ func BenchmarkFirstReconcile(b *testing.B) {
 			b.ReportAllocs()
 			f := fixtures[0]
 			s := plainState(f, services)
-			n := newNetNS(b)
+			n := lab.NewTestNamespace(b)
 			for b.Loop() {
 				b.StopTimer()
-				w, err := New(Options{Family: f.Family, NetNS: n.fd})
+				w, err := New(Options{Family: f.Family, NetNS: n.FD()})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -68,7 +69,7 @@ func BenchmarkAdopt(b *testing.B) {
 			b.ReportAllocs()
 			f := fixtures[0]
 			s := plainState(f, services)
-			w, err := New(Options{Family: f.Family, NetNS: newNetNS(b).fd})
+			w, err := New(Options{Family: f.Family, NetNS: lab.NewTestNamespace(b).FD()})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -88,7 +89,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 			b.ReportAllocs()
 			f := fixtures[0]
 			s := plainState(f, services)
-			w, err := New(Options{Family: f.Family, NetNS: newNetNS(b).fd})
+			w, err := New(Options{Family: f.Family, NetNS: lab.NewTestNamespace(b).FD()})
 			if err != nil {
 				b.Fatal(err)
 			}

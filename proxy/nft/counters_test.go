@@ -7,12 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/proxy"
+	"sluice/test/lab"
 )
 
-func counters(t testing.TB, f fixture, n netns) map[string]uint64 {
+func counters(t testing.TB, f fixture, n *lab.Namespace) map[string]uint64 {
 	t.Helper()
 	got := map[string]uint64{}
-	err := ReadCounters(Options{Family: f.Family, NetNS: n.fd}, func(c Counter) {
+	err := ReadCounters(Options{Family: f.Family, NetNS: n.FD()}, func(c Counter) {
 		got[fmt.Sprintf("%v %s", c.Frontend, c.ServicePort)] = c.Packets
 		if (c.Bytes == 0) != (c.Packets == 0) {
 			t.Errorf("%v: %d packets with %d bytes", c.Frontend, c.Packets, c.Bytes)
@@ -25,15 +26,14 @@ func counters(t testing.TB, f fixture, n netns) map[string]uint64 {
 }
 
 func TestReadCounters(t *testing.T) {
-	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
 		if got := counters(t, f, n); len(got) != 0 {
 			t.Errorf("without a table: %v", got)
 		}
-		n.run("ip", "link", "set", "lo", "up")
 		for _, a := range []int{1, 2} {
-			n.run("ip", "address", "add", nth(f.pods, a).String(), "dev", "lo")
+			n.Must(t, "ip", "address", "add", nth(f.pods, a).String(), "dev", "lo")
 		}
-		n.run("ip", "route", "add", "local", f.services.String(), "dev", "lo")
+		n.Must(t, "ip", "route", "add", "local", f.services.String(), "dev", "lo")
 
 		vip := nth(f.services, 1)
 		dns := proxy.ServicePortName{ServiceName: proxy.ServiceName{Namespace: "kube-system", Name: "kube-dns"}, Port: "dns", Protocol: proxy.UDP}
@@ -47,7 +47,7 @@ func TestReadCounters(t *testing.T) {
 			}}
 		}
 		send := func(times int) { // each from a port of its own
-			n.run("bash", "-c", fmt.Sprintf("for i in {1..%d}; do echo hello >/dev/udp/%v/53; done", times, vip))
+			n.Must(t, "bash", "-c", fmt.Sprintf("for i in {1..%d}; do echo hello >/dev/udp/%v/53; done", times, vip))
 		}
 		at := func(port int) string {
 			return fmt.Sprintf("%v kube-system/kube-dns:dns", proxy.Frontend{Addr: vip, Port: uint16(port), Protocol: proxy.UDP})
@@ -78,7 +78,7 @@ func TestReadCounters(t *testing.T) {
 func TestReadCountersBeside(t *testing.T) {
 	const services = 500
 	f := fixtures[0]
-	n := newNetNS(t)
+	n := lab.NewTestNamespace(t)
 	w := newWriter(t, n, f, false)
 	s := plainState(f, services)
 	reconcile(t, w, s)
@@ -118,11 +118,11 @@ func BenchmarkReadCounters(b *testing.B) {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
 			b.ReportAllocs()
 			f := fixtures[0]
-			n := newNetNS(b)
+			n := lab.NewTestNamespace(b)
 			reconcile(b, newWriter(b, n, f, false), plainState(f, services))
 			for b.Loop() {
 				read := 0
-				if err := ReadCounters(Options{Family: f.Family, NetNS: n.fd}, func(Counter) { read++ }); err != nil {
+				if err := ReadCounters(Options{Family: f.Family, NetNS: n.FD()}, func(Counter) { read++ }); err != nil {
 					b.Fatal(err)
 				}
 				if read != services {

@@ -16,7 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/proxy"
+	"sluice/test/lab"
 )
+
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // fixture makes addresses of one family.
 type fixture struct {
@@ -71,15 +74,15 @@ func (f fixture) service(name string, n int, pool, local *proxy.Pool) *proxy.Ser
 	}
 }
 
-func eachFamily(t *testing.T, fn func(t *testing.T, f fixture, n netns)) {
+func eachFamily(t *testing.T, fn func(t *testing.T, f fixture, n *lab.Namespace)) {
 	for _, f := range fixtures {
-		t.Run(f.String(), func(t *testing.T) { fn(t, f, newNetNS(t)) })
+		t.Run(f.String(), func(t *testing.T) { fn(t, f, lab.NewTestNamespace(t)) })
 	}
 }
 
-func newWriter(t testing.TB, n netns, f fixture, shared bool) *Writer {
+func newWriter(t testing.TB, n *lab.Namespace, f fixture, shared bool) *Writer {
 	t.Helper()
-	w, err := New(Options{Family: f.Family, NetNS: n.fd, Shared: shared, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	w, err := New(Options{Family: f.Family, NetNS: n.FD(), Shared: shared, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +111,9 @@ func apply(t testing.TB, w *Writer, d proxy.Delta) proxy.Stats {
 var volatile = regexp.MustCompile(`(?m)expires \S+|counter packets \d+ bytes \d+ | # progname .*|^\tflags .*$`)
 
 // listing is the ruleset as nft prints it, in an order that does not depend on history.
-func (n netns) listing() []string {
-	n.t.Helper()
-	lines := strings.Split(volatile.ReplaceAllString(n.run("nft", "-n", "list", "ruleset"), ""), "\n")
+func listing(t testing.TB, n *lab.Namespace) []string {
+	t.Helper()
+	lines := strings.Split(volatile.ReplaceAllString(n.Must(t, "nft", "-n", "list", "ruleset"), ""), "\n")
 	return sortBlocks(lines)
 }
 
@@ -141,7 +144,7 @@ func sortBlocks(lines []string) []string {
 }
 
 func TestReconcileIsIdempotentAndAdopts(t *testing.T) {
-	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
 		s := proxy.NewState(f.Family, f.settings())
 		p := f.service("web", 1, f.pool(100, 1, 2, 3), f.pool(101, 1))
 		s.Set(p.Name, p)
@@ -150,7 +153,7 @@ func TestReconcileIsIdempotentAndAdopts(t *testing.T) {
 		if first.Added == 0 || first.Removed != 0 {
 			t.Errorf("first reconcile: %+v, want only additions", first)
 		}
-		want := n.listing()
+		want := listing(t, n)
 		none := proxy.Stats{Unchanged: first.Added}
 		if got := reconcile(t, w, s); got != none {
 			t.Errorf("second reconcile: %+v, want %+v", got, none)
@@ -164,24 +167,24 @@ func TestReconcileIsIdempotentAndAdopts(t *testing.T) {
 		if got := reconcile(t, w, s); got != none {
 			t.Errorf("reconcile of a new writer: %+v, want %+v", got, none)
 		}
-		if diff := cmp.Diff(want, n.listing()); diff != "" {
+		if diff := cmp.Diff(want, listing(t, n)); diff != "" {
 			t.Errorf("ruleset changed (-first +adopted):\n%s", diff)
 		}
 		if err := w.Cleanup(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if left := n.run("nft", "list", "ruleset"); left != "" {
+		if left := n.Must(t, "nft", "list", "ruleset"); left != "" {
 			t.Errorf("left after cleanup:\n%s", left)
 		}
 	})
 }
 
 func TestApplyEndsWhereReconcileDoes(t *testing.T) {
-	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
 		w := newWriter(t, n, f, false)
 		s := proxy.NewState(f.Family, f.settings())
 		reconcile(t, w, s)
-		empty := n.listing()
+		empty := listing(t, n)
 		steps := []struct {
 			name string
 			plan *proxy.ServicePlan
@@ -198,15 +201,15 @@ func TestApplyEndsWhereReconcileDoes(t *testing.T) {
 		}
 		for i, step := range steps {
 			apply(t, w, s.Set(proxy.ServiceName{Namespace: "default", Name: step.name}, step.plan))
-			got := n.listing()
+			got := listing(t, n)
 			if stats := reconcile(t, w, s); stats.Added != 0 || stats.Removed != 0 {
 				t.Errorf("step %d: reconcile found a difference: %+v", i, stats)
 			}
-			if diff := cmp.Diff(n.listing(), got); diff != "" {
+			if diff := cmp.Diff(listing(t, n), got); diff != "" {
 				t.Errorf("step %d (-reconciled +applied):\n%s", i, diff)
 			}
 		}
-		if diff := cmp.Diff(empty, n.listing()); diff != "" {
+		if diff := cmp.Diff(empty, listing(t, n)); diff != "" {
 			t.Errorf("left after all Services went (-want +got):\n%s", diff)
 		}
 	})
@@ -214,7 +217,7 @@ func TestApplyEndsWhereReconcileDoes(t *testing.T) {
 
 func TestOneEndpointIsAHandfulOfElements(t *testing.T) {
 	f := fixtures[0]
-	n := newNetNS(t)
+	n := lab.NewTestNamespace(t)
 	w := newWriter(t, n, f, false)
 	s := proxy.NewState(f.Family, f.settings())
 	for i := range 50 {
@@ -222,19 +225,19 @@ func TestOneEndpointIsAHandfulOfElements(t *testing.T) {
 		s.Set(p.Name, p)
 	}
 	reconcile(t, w, s)
-	rules := strings.Count(n.run("nft", "list", "ruleset"), "chain ")
+	rules := strings.Count(n.Must(t, "nft", "list", "ruleset"), "chain ")
 	p := f.service("web-7", 7, f.pool(114, 1, 9, 3), f.pool(115, 1))
 	if stats := apply(t, w, s.Set(p.Name, p)); stats.Added != 3 || stats.Removed != 3 {
 		t.Errorf("replacing an endpoint of three frontends: %+v, want 3 added and 3 removed", stats)
 	}
-	if got := strings.Count(n.run("nft", "list", "ruleset"), "chain "); got != rules {
+	if got := strings.Count(n.Must(t, "nft", "list", "ruleset"), "chain "); got != rules {
 		t.Errorf("%d chains, want the %d there were", got, rules)
 	}
 }
 
 func TestOthersCannotChangeAnOwnedTable(t *testing.T) {
 	f := fixtures[0]
-	n := newNetNS(t)
+	n := lab.NewTestNamespace(t)
 	w := newWriter(t, n, f, false)
 	if flags, err := w.ownership(); err != nil || flags == 0 {
 		t.Skipf("this kernel cannot reserve tables (6.9 and later can): flags %d, error %v", flags, err)
@@ -243,12 +246,12 @@ func TestOthersCannotChangeAnOwnedTable(t *testing.T) {
 	p := f.service("web", 1, f.pool(100, 1, 2, 3), f.pool(101, 1))
 	s.Set(p.Name, p)
 	reconcile(t, w, s)
-	want := n.listing()
-	n.run("nft", "flush", "ruleset")
-	if out, err := n.try("nft", "delete", "table", "ip", TableName); err == nil {
+	want := listing(t, n)
+	n.Must(t, "nft", "flush", "ruleset")
+	if out, err := n.Run(t.Context(), "", "nft", "delete", "table", "ip", TableName); err == nil {
 		t.Errorf("nft could delete the table: %s", out)
 	}
-	if diff := cmp.Diff(want, n.listing()); diff != "" {
+	if diff := cmp.Diff(want, listing(t, n)); diff != "" {
 		t.Errorf("changed by others (-want +got):\n%s", diff)
 	}
 	second := newWriter(t, n, f, false)
@@ -274,13 +277,13 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 		"add chain %s sluice stray",
 		"flush ruleset",
 	}
-	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
 		s := proxy.NewState(f.Family, f.settings())
 		p := f.service("web", 1, f.pool(100, 1, 2, 3), f.pool(101, 1))
 		s.Set(p.Name, p)
 		w := newWriter(t, n, f, true)
 		reconcile(t, w, s)
-		want := n.listing()
+		want := listing(t, n)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		changed := make(chan struct{}, 10)
@@ -291,8 +294,8 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 			family := map[proxy.Family]string{proxy.IPv4: "ip", proxy.IPv6: "ip6"}[f.Family]
 			script := fmt.Sprintf(harm, family, nth(f.services, 1))
 			script, _, _ = strings.Cut(script, "%!(EXTRA")
-			n.run("nft", script)
-			if cmp.Equal(want, n.listing()) {
+			n.Must(t, "nft", script)
+			if cmp.Equal(want, listing(t, n)) {
 				t.Errorf("%s: did no harm", script)
 			}
 			select {
@@ -301,7 +304,7 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 				t.Errorf("%s: not noticed", script)
 			}
 			reconcile(t, w, s)
-			if diff := cmp.Diff(want, n.listing()); diff != "" {
+			if diff := cmp.Diff(want, listing(t, n)); diff != "" {
 				t.Errorf("%s: not mended (-want +got):\n%s", script, diff)
 			}
 		}
@@ -319,14 +322,14 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 }
 
 func TestATableOfAnotherLayoutIsReplaced(t *testing.T) {
-	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
 		family := map[proxy.Family]string{proxy.IPv4: "ip", proxy.IPv6: "ip6"}[f.Family]
-		n.run("nft", fmt.Sprintf("add table %[1]s sluice ; add set %[1]s sluice endpoints { type inet_service ; } ; add chain %[1]s sluice old", family))
+		n.Must(t, "nft", fmt.Sprintf("add table %[1]s sluice ; add set %[1]s sluice endpoints { type inet_service ; } ; add chain %[1]s sluice old", family))
 		s := proxy.NewState(f.Family, f.settings())
 		p := f.service("web", 1, f.pool(100, 1, 2, 3), f.pool(101, 1))
 		s.Set(p.Name, p)
 		reconcile(t, newWriter(t, n, f, false), s)
-		if got := n.run("nft", "list", "ruleset"); strings.Contains(got, "chain old") || !strings.Contains(got, "nat-prerouting") {
+		if got := n.Must(t, "nft", "list", "ruleset"); strings.Contains(got, "chain old") || !strings.Contains(got, "nat-prerouting") {
 			t.Errorf("not replaced:\n%s", got)
 		}
 	})
@@ -334,7 +337,7 @@ func TestATableOfAnotherLayoutIsReplaced(t *testing.T) {
 
 func TestErrorsNameTheRequest(t *testing.T) {
 	f := fixtures[0]
-	w := newWriter(t, newNetNS(t), f, false)
+	w := newWriter(t, lab.NewTestNamespace(t), f, false)
 	s := proxy.NewState(f.Family, f.settings())
 	p := f.service("web", 1, f.pool(100, 1), f.pool(101, 1))
 	d := s.Set(p.Name, p)
@@ -346,7 +349,7 @@ func TestErrorsNameTheRequest(t *testing.T) {
 
 // TestManySourceRanges removes more ranges than are removed one by one, by Apply and by Reconcile.
 func TestManySourceRanges(t *testing.T) {
-	eachFamily(t, func(t *testing.T, f fixture, n netns) {
+	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
 		name := proxy.ServiceName{Namespace: "default", Name: "web"}
 		limited := func(ranges int) *proxy.ServicePlan {
 			p := f.service("web", 1, f.pool(100, 1, 2), f.pool(101, 1))
@@ -364,18 +367,18 @@ func TestManySourceRanges(t *testing.T) {
 		s.Set(name, limited(10))
 		w := newWriter(t, n, f, false)
 		reconcile(t, w, s)
-		want := n.listing()
+		want := listing(t, n)
 		for range 2 {
 			apply(t, w, s.Set(name, limited(2000)))
 			apply(t, w, s.Set(name, limited(10)))
-			if diff := cmp.Diff(want, n.listing()); diff != "" {
+			if diff := cmp.Diff(want, listing(t, n)); diff != "" {
 				t.Errorf("after apply (-want +got):\n%s", diff)
 			}
 		}
 		apply(t, w, s.Set(name, limited(2000)))
 		s.Set(name, limited(10))
 		reconcile(t, w, s)
-		if diff := cmp.Diff(want, n.listing()); diff != "" {
+		if diff := cmp.Diff(want, listing(t, n)); diff != "" {
 			t.Errorf("after reconcile (-want +got):\n%s", diff)
 		}
 	})

@@ -22,16 +22,8 @@ const (
 
 func TestBudget(t *testing.T) {
 	// Not beside other tests: what it measures is to be compared.
-	ns, err := lab.NewNamespace("budget")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if _, err := ns.Run(t.Context(), "", "ip", "link", "set", "lo", "up"); err != nil {
-		t.Fatal(err)
-	}
 	const services = 100
-	p := rig.NewProcess(t, ns)
+	p := rig.NewProcess(t, lab.NewTestNamespace(t))
 	for i := range services {
 		p.Write(fmt.Sprintf("web-%d.yaml", i), numbered(i, 0))
 	}

@@ -2,11 +2,8 @@ package cluster
 
 import (
 	"errors"
-	"flag"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,18 +16,7 @@ import (
 	"sluice/test/lab"
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code, entered, err := lab.Enter()
-	if err == nil && !entered {
-		code = m.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the tests of the control plane cannot run here:", err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // TestCluster writes objects of each kind, and finds them again after the server was killed, and etcd.
 func TestCluster(t *testing.T) {

@@ -20,9 +20,7 @@ func (c *Cluster) makeNamespace(ctx context.Context) (err error) {
 	if c.ns, err = lab.NewNamespace("control plane"); err != nil {
 		return err
 	}
-	_, err = c.ns.Run(ctx, fmt.Sprintf("link set lo up\nlink add %s type bridge\nlink set %[1]s up\naddress add %v dev %[1]s\n", bridge, serverPrefix),
-		"ip", "-batch", "-")
-	return err
+	return c.ns.IP(ctx, fmt.Sprintf("link set lo up\nlink add %s type bridge\nlink set %[1]s up\naddress add %v dev %[1]s", bridge, serverPrefix))
 }
 
 // Link joins a namespace to the one of the servers.
@@ -45,10 +43,10 @@ func (c *Cluster) Join(ctx context.Context, ns *lab.Namespace) (*Link, error) {
 		addr = addr.Next()
 	}
 	l := &Link{Addr: addr, cluster: c, name: fmt.Sprint("link", c.nextLink)}
-	err := l.ip(ctx, fmt.Sprintf("link add %s type veth peer name %s netns /proc/%d/fd/%d\nlink set %[1]s master %[5]s up\n",
+	err := l.cluster.ns.IP(ctx, fmt.Sprintf("link add %s type veth peer name %s netns /proc/%d/fd/%d\nlink set %[1]s master %[5]s up",
 		l.name, LinkInterface, os.Getpid(), ns.FD(), bridge))
 	if err == nil {
-		_, err = ns.Run(ctx, fmt.Sprintf("link set %s up\naddress add %v/%d dev %[1]s\n", LinkInterface, addr, serverPrefix.Bits()), "ip", "-batch", "-")
+		err = ns.IP(ctx, fmt.Sprintf("link set %s up\naddress add %v/%d dev %[1]s", LinkInterface, addr, serverPrefix.Bits()))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("join %v to the control plane: %w", ns, err)
@@ -58,25 +56,20 @@ func (c *Cluster) Join(ctx context.Context, ns *lab.Namespace) (*Link, error) {
 
 // Cut makes the link silent: what is sent is lost, as when a switch fails.
 func (l *Link) Cut(ctx context.Context) error {
-	return l.ip(ctx, fmt.Sprintf("link set %s nomaster\n", l.name))
+	return l.cluster.ns.IP(ctx, fmt.Sprintf("link set %s nomaster", l.name))
 }
 
 // Mend ends a Cut.
 func (l *Link) Mend(ctx context.Context) error {
-	return l.ip(ctx, fmt.Sprintf("link set %s master %s\n", l.name, bridge))
+	return l.cluster.ns.IP(ctx, fmt.Sprintf("link set %s master %s", l.name, bridge))
 }
 
 // Down takes the link down, so that the namespace's end of it loses its carrier.
 func (l *Link) Down(ctx context.Context) error {
-	return l.ip(ctx, fmt.Sprintf("link set %s down\n", l.name))
+	return l.cluster.ns.IP(ctx, fmt.Sprintf("link set %s down", l.name))
 }
 
 // Up ends a Down.
 func (l *Link) Up(ctx context.Context) error {
-	return l.ip(ctx, fmt.Sprintf("link set %s up\n", l.name))
-}
-
-func (l *Link) ip(ctx context.Context, script string) error {
-	_, err := l.cluster.ns.Run(ctx, script, "ip", "-batch", "-")
-	return err
+	return l.cluster.ns.IP(ctx, fmt.Sprintf("link set %s up", l.name))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -23,15 +22,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(len(layouts)*len(proxy.Families))); err != nil {
 		panic(err)
 	}
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the data-plane cases cannot run here:", err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
+	lab.Main(m)
 }
 
 // subjects are what the cases run against, by name.

@@ -13,17 +13,7 @@ import (
 	"sluice/test/lab"
 )
 
-func TestMain(m *testing.M) {
-	code, entered, err := lab.Enter()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the lab cannot run here:", err)
-		os.Exit(1)
-	}
-	if !entered {
-		code = m.Run()
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { lab.Main(m) }
 
 // rules is a tiny hand-written Service proxy: port 80 of the VIP goes to pod2, port
 // 81 is rejected, port 82 dropped, and everything else is left alone.

@@ -73,7 +73,7 @@ func (l *Lab) connect(ctx context.Context, router *Host) error {
 		l.Node:  bridgeScript(l.Node, l.Pods),
 		l.Node2: bridgeScript(l.Node2, l.FarPods),
 	} {
-		group.Go(func() error { return host.ip(ctx, script) })
+		group.Go(func() error { return host.IP(ctx, script) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (l *Lab) connect(ctx context.Context, router *Host) error {
 				script = l.podScript(pod, l.Node2)
 			}
 		}
-		group.Go(func() error { return host.ip(ctx, script) })
+		group.Go(func() error { return host.IP(ctx, script) })
 	}
 	return group.Wait()
 }
@@ -124,12 +124,6 @@ func (l *Lab) setSysctls(router *Host) error {
 		}
 	}
 	return nil
-}
-
-// ip runs the lines of a script through iproute2 in the host's namespace.
-func (h *Host) ip(ctx context.Context, script string) error {
-	_, err := h.Run(ctx, script, "ip", "-batch", "-")
-	return err
 }
 
 // link writes the lines that make a link from a bridge to a host, where it is called eth0.

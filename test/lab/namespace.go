@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -75,6 +76,24 @@ func onOwnThread(fn func() error) error {
 	return <-done
 }
 
+// Dial connects from inside the namespace, as net.Dialer does.
+func (n *Namespace) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = n.Do(func() (err error) {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// Listen listens inside the namespace, as net.ListenConfig does.
+func (n *Namespace) Listen(ctx context.Context, network, address string) (l net.Listener, err error) {
+	err = n.Do(func() (err error) {
+		l, err = new(net.ListenConfig).Listen(ctx, network, address)
+		return err
+	})
+	return l, err
+}
+
 // Start starts a command inside the namespace.
 func (n *Namespace) Start(cmd *exec.Cmd) error { return n.Do(cmd.Start) }
 
@@ -92,4 +111,10 @@ func (n *Namespace) Run(ctx context.Context, stdin, command string, args ...stri
 		return stdout.String(), fmt.Errorf("run %q in %s: %w: %s", cmd.Args, n.name, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return stdout.String(), nil
+}
+
+// IP runs the lines of a script as commands of iproute2's ip inside the namespace.
+func (n *Namespace) IP(ctx context.Context, script string) error {
+	_, err := n.Run(ctx, strings.TrimSpace(script)+"\n", "ip", "-batch", "-")
+	return err
 }
