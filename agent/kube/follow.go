@@ -58,6 +58,8 @@ type follower struct {
 	hasty int  // watches that were closed at once, in a row
 	lost  bool // a watch ended before its time, or could not be opened
 	anew  bool // the server lost what it had: no resourceVersion that was read holds
+	// forbidden is since when the server has refused us, without an error of another kind.
+	forbidden time.Time
 }
 
 // List implements cache.Lister.
@@ -89,6 +91,7 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 	for {
 		page, err := f.page(ctx, opts, list)
 		if err != nil {
+			f.pace.failed(isUnreachable(err))
 			f.failed(ctx, "list", err)
 			return nil, err
 		}
@@ -184,7 +187,7 @@ func (f *follower) notOpened(ctx context.Context, err error, initial bool) error
 	f.lost = true
 	switch {
 	case outdated(err):
-		f.pace.watched(0) // the reflector reads everything, and without a pause
+		f.pace.failed(false)
 		return err
 	case initial && !isUnreachable(err) && !apierrors.IsTooManyRequests(err):
 		// Servers have many ways to say that they do not stream lists. The reflector lists now,
@@ -192,6 +195,7 @@ func (f *follower) notOpened(ctx context.Context, err error, initial bool) error
 		f.log.Debug("the list is not streamed", "resource", f.name, "error", err)
 		return err
 	}
+	f.pace.failed(isUnreachable(err))
 	f.failed(ctx, "watch", err)
 	return resumable{err}
 }
@@ -209,7 +213,9 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !e.initial || e.err == nil { // after an error the reflector lists, which need not wait
+	// After most errors within a streamed list the reflector lists, which need not wait.
+	again := e.err == nil || outdated(e.err) || apierrors.IsTooManyRequests(e.err)
+	if !e.initial || again {
 		f.pace.watched(e.lasted)
 	}
 	f.lost = f.lost || e.lasted < lasts-time.Second
@@ -225,7 +231,7 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	case f.hasty >= maxHasty:
 		f.failed(ctx, "watch", errCut)
 	case e.err == nil || outdated(e.err):
-	case e.initial:
+	case e.initial && !again:
 		f.log.Debug("the streamed list failed", "resource", f.name, "error", e.err) // as in notOpened
 	default:
 		f.failed(ctx, "watch", e.err)
@@ -237,7 +243,14 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil {
 		return // it is the context's
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		f.refused(f.kind)
+	case !apierrors.IsForbidden(err):
+		f.forbidden = time.Time{}
+	case f.forbidden.IsZero():
+		f.forbidden = time.Now()
+	case time.Since(f.forbidden) >= starting:
 		f.refused(f.kind)
 	}
 	if apierrors.IsNotFound(err) && !f.needed {
@@ -249,7 +262,11 @@ func (f *follower) failed(ctx context.Context, verb string, err error) {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		f.pace.notBefore(min(time.Duration(seconds)*time.Second, maxRetryAfter))
 	}
-	f.problems.failed(f.holder(verb), describe(err, f.client.server, f.name))
+	var after time.Duration
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !isJunk(status.Status()) {
+		after = starting
+	}
+	f.problems.failing(f.holder(verb), describe(err, f.client.server, f.name), after)
 }
 
 func (f *follower) works(verb string) { f.problems.works(f.holder(verb)) }

@@ -8,12 +8,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Pauses between watches that do not last. The reflector itself would open the
-// next one at once.
+// Pauses after requests that failed and watches that did not last. They are short, as
+// an edge node that has its server back should not wait long, and they differ by chance, so that
+// nodes do not come all at once.
 const (
 	minPause = 250 * time.Millisecond
 	maxPause = 5 * time.Second
-	// A watch that lasted this long was a good one.
+	// A watch that lasted this long was a good one: pauses begin anew.
 	lasting = 10 * time.Second
 	// maxRetryAfter bounds what a server can ask for in the header Retry-After.
 	maxRetryAfter = 5 * time.Minute
@@ -23,6 +24,7 @@ const (
 type pace struct {
 	next  time.Time
 	pause time.Duration
+	away  bool // what failed last did not reach the server
 }
 
 // wait waits until the next request may go out.
@@ -39,10 +41,26 @@ func (p *pace) notBefore(d time.Duration) {
 func (p *pace) watched(d time.Duration) {
 	if d >= lasting {
 		p.pause = 0
+		p.notBefore(rand.N(minPause))
 		return
 	}
+	p.grow()
+}
+
+// failed notes that a request failed, and whether it reached the server at all. When one
+// does so again, the server starts: soon it answers well, and pauses begin anew.
+func (p *pace) failed(away bool) {
+	if p.away && !away {
+		p.pause = 0
+	}
+	p.away = away
+	p.grow()
+}
+
+// grow makes the pause longer. What is waited is half of it at least.
+func (p *pace) grow() {
 	p.pause = min(max(2*p.pause, minPause), maxPause)
-	p.notBefore(p.pause + rand.N(p.pause/2))
+	p.notBefore(p.pause - rand.N(p.pause/2))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

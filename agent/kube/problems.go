@@ -20,6 +20,9 @@ const (
 	minSettle   = 2 * time.Second
 	maxSettle   = 2 * time.Minute
 	forgetAfter = 10 * time.Minute
+	// starting is how long a server may answer with errors before that is a problem. One that
+	// starts does so: it forbids everything until it has read its roles.
+	starting = 5 * time.Second
 )
 
 // fault is why something did not work.
@@ -49,6 +52,7 @@ type problem struct {
 	// holders are those who meet it now, like "services watch", and the fault's resource.
 	holders map[string]string
 	lasts   bool      // from its begin until it is logged as ended
+	metAt   time.Time // since when there are holders
 	freeAt  time.Time // when the last holder let go
 	settle  time.Duration
 }
@@ -58,7 +62,12 @@ func newProblems(log *slog.Logger) *problems {
 }
 
 // failed notes that holder meets f, and no other fault.
-func (p *problems) failed(holder string, f fault) {
+func (p *problems) failed(holder string, f fault) { p.failing(holder, f, 0) }
+
+// failing notes that holder meets f, and no other fault. That is a problem only if it is met again
+// after some time without a time between when nobody met it.
+func (p *problems) failing(holder string, f fault, after time.Duration) {
+	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.release(holder, f.class)
@@ -70,19 +79,21 @@ func (p *problems) failed(holder string, f fault) {
 	if _, known := pr.holders[holder]; known && pr.lasts {
 		return
 	}
+	if len(pr.holders) == 0 {
+		pr.metAt = now
+	}
 	pr.holders[holder] = f.resource
 	p.signal()
-	if pr.lasts {
+	if pr.lasts || now.Sub(pr.metAt) < after {
 		return
 	}
 	if !pr.Since.IsZero() {
 		pr.settle = min(2*pr.settle, maxSettle)
 	}
-	pr.Since = time.Now()
-	pr.lasts = true
+	pr.Since, pr.lasts = pr.metAt, true
 	pr.where, pr.Reason = f.where, f.reason
 	pr.Where = pr.place()
-	p.log.Warn("a problem with the API server began; the rules stay as they are", "where", pr.Where, "reason", f.reason)
+	p.log.Warn("a problem with the API server began; the rules stay as they are", "where", pr.Where, "reason", pr.Reason)
 }
 
 // place names the server and the resources of all holders.
@@ -160,6 +171,8 @@ func (p *problems) review(now time.Time) (lasting []source.Problem, next time.Du
 	for class, pr := range p.byClass {
 		var wait time.Duration
 		switch {
+		case len(pr.holders) > 0 && !pr.lasts:
+			continue // until it is met again
 		case len(pr.holders) > 0:
 			pr.Where = pr.place()
 			lasting = append(lasting, pr.Problem)

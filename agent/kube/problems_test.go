@@ -62,6 +62,28 @@ func TestProblems(t *testing.T) {
 			"WARN began: connection refused", "INFO ended: connection refused",
 			"WARN began: connection refused", "INFO ended: connection refused",
 		}},
+		{"an error of a server that starts", func(p *problems) {
+			p.failed("x", away)
+			p.failed("y", away)
+			time.Sleep(time.Minute)
+			p.failing("x", broken, starting)
+			time.Sleep(starting / 2)
+			p.works("x")
+			p.failing("y", broken, starting)
+			time.Sleep(starting - time.Millisecond)
+			p.works("y")
+		}, []string{"WARN began: connection refused", "INFO ended: connection refused"}},
+		{"an error that one meets after the other for long enough", func(p *problems) {
+			for range 4 {
+				p.failing("x", broken, starting)
+				p.failing("y", broken, starting)
+				time.Sleep(starting / 4)
+				p.works("y")
+				p.failing("y", broken, starting)
+				p.works("x")
+			}
+			p.works("y")
+		}, []string{"WARN began: internal error", "INFO ended: internal error"}},
 		{"works all the time", func(p *problems) { p.works("x") }, nil},
 	}
 	for _, tt := range tests {
@@ -120,7 +142,7 @@ func TestProblemsLast(t *testing.T) {
 	})
 }
 
-// Pauses between watches that do not last grow, and end with one that lasts.
+// Pauses grow, and begin anew with a watch that lasts and with a server that is back.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
@@ -134,15 +156,28 @@ func TestPace(t *testing.T) {
 		if d := waited(); d != 0 {
 			t.Errorf("the first request waits %v", d)
 		}
-		for _, least := range []time.Duration{minPause, 2 * minPause, 4 * minPause, 8 * minPause, 16 * minPause, maxPause, maxPause} {
+		for _, most := range []time.Duration{minPause, 2 * minPause, 4 * minPause, 8 * minPause, 16 * minPause, maxPause, maxPause} {
 			p.watched(time.Second)
-			if d := waited(); d < least || d > least+least/2 {
-				t.Errorf("a pause of %v, want %v and up to half of it more", d, least)
+			if d := waited(); d < most/2 || d > most {
+				t.Errorf("a pause of %v, want %v or up to half of it less", d, most)
 			}
 		}
 		p.watched(lasting)
-		if d := waited(); d != 0 {
+		if d := waited(); d > minPause {
 			t.Errorf("after a watch that lasted the next one waits %v", d)
+		}
+		// The server goes away, and comes back: it refuses connections, then it answers, not well at first.
+		for range 100 {
+			p.failed(true)
+			if d := waited(); d > maxPause {
+				t.Errorf("a server that is away is asked again only after %v", d)
+			}
+		}
+		for _, most := range []time.Duration{minPause, 2 * minPause, 4 * minPause} {
+			p.failed(false)
+			if d := waited(); d < most/2 || d > most {
+				t.Errorf("a server that starts is asked again after %v, want %v or up to half of it less", d, most)
+			}
 		}
 		p.notBefore(time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

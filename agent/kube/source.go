@@ -193,9 +193,8 @@ func reflectorOf(ctx context.Context, f *follower) *cache.Reflector {
 	return cache.NewReflectorWithOptions(f, f.object, f.store, cache.ReflectorOptions{
 		Name: f.name, TypeDescription: string(f.kind),
 		Clock: endingClock{ctx: ctx},
-		// 0.5 s to 1 s at first, 5 s to 10 s at last: an edge node that is back should not wait long, and a
-		// server that starts forbids everything for a moment, until it knows its roles.
-		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: maxPause},
+		// The follower has its own pauses. The reflector's would begin anew only after two minutes without one.
+		Backoff: &wait.Backoff{Duration: 10 * time.Millisecond},
 	})
 }
 
