@@ -17,6 +17,7 @@ import (
 	"sluice/agent/config"
 	"sluice/agent/health"
 	"sluice/agent/httpserver"
+	"sluice/agent/kube"
 	"sluice/agent/metrics"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/notify"
@@ -46,6 +47,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	metrics.AllowProfiling(cfg.Profiling)
+	kube.LogLibraries(log)
 	// Half of Go's default: the heap grows by half between collections. An idle agent
 	// collects rarely, and under churn the garbage is short-lived.
 	debug.SetGCPercent(50)

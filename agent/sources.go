@@ -74,7 +74,6 @@ func (l *loop) newSource() source.Source {
 	if l.cfg.Manifests != "" {
 		return files.New(files.Options{Dir: l.cfg.Manifests, NodeName: l.cfg.NodeName, Log: l.log})
 	}
-	kube.LogLibraries(l.log)
 	var s *kube.Source
 	s = kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: func(kind source.Kind, version string) {
 		if id, known := s.Identity(); known {
