@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// apiServer is a small API server: lists in pages, watches, streamed lists and bookmarks, in
+// apiServer is a small API server: lists, whole or in pages, watches and bookmarks, in
 // protobuf. It can be told to misbehave.
 type apiServer struct {
 	t      *testing.T
@@ -40,7 +40,6 @@ type apiServer struct {
 	changed  chan struct{} // closed and replaced at each change
 	requests []*http.Request
 	posted   []string
-	stream   bool // streams lists
 	// fault answers in place of the server if it returns true. Its setting cuts open watches.
 	fault  func(http.ResponseWriter, *http.Request) bool
 	faults int // how often fault was set
@@ -64,7 +63,7 @@ const (
 
 func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{
-		t: t, scheme: newScheme(), version: 100, changed: make(chan struct{}), stream: true, bookmarks: time.Hour, lifetime: time.Hour,
+		t: t, scheme: newScheme(), version: 100, changed: make(chan struct{}), bookmarks: time.Hour, lifetime: time.Hour,
 		objects: map[string]map[string]runtime.Object{servicesPath: {}, slicesPath: {}, nodesPath: {}, cidrsPath: {}},
 	}
 	return s
@@ -261,17 +260,12 @@ func (s *apiServer) status(w http.ResponseWriter, code int, reason metav1.Status
 }
 
 func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, q url.Values) {
-	initial := q.Get("sendInitialEvents") == "true"
 	from, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
 	s.mu.Lock()
-	stream, gone, faults := s.stream, !initial && from < s.oldest, s.faults
+	gone, faults := from < s.oldest, s.faults
 	tick, end := time.NewTicker(s.bookmarks), time.After(s.lifetime)
 	s.mu.Unlock()
-	switch {
-	case initial && !stream:
-		s.status(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden")
-		return
-	case gone:
+	if gone {
 		s.status(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 		return
 	}
@@ -285,27 +279,11 @@ func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, q url.Val
 		_, _ = out.Write(b.Bytes())
 		w.(http.Flusher).Flush()
 	}
-	bookmark := func(version int64, end bool) {
+	bookmark := func(version int64) {
 		obj := s.empty(r.URL.Path)
 		m, _ := meta.Accessor(obj)
 		m.SetResourceVersion(strconv.FormatInt(version, 10))
-		if end {
-			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		}
 		send(watch.Bookmark, obj)
-	}
-	if initial {
-		s.mu.Lock()
-		from = s.version
-		var objs []runtime.Object
-		for _, name := range s.names(r.URL.Path, q) {
-			objs = append(objs, s.objects[r.URL.Path][name])
-		}
-		s.mu.Unlock()
-		for _, obj := range objs {
-			send(watch.Added, obj)
-		}
-		bookmark(from, true)
 	}
 	w.(http.Flusher).Flush()
 	defer tick.Stop()
@@ -330,7 +308,7 @@ func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, q url.Val
 		case <-changed:
 		case <-tick.C:
 			if version >= from {
-				bookmark(version, false)
+				bookmark(version)
 			}
 		case <-end:
 			return

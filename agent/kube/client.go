@@ -2,11 +2,10 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,24 +62,9 @@ func (c *client) get(path string, opts *metav1.ListOptions) *rest.Request {
 		SpecificallyVersionedParams(opts, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
 }
 
-// errJunk: the answer came and cannot be decoded.
-var errJunk = errors.New("cannot decode the answer")
-
-// list reads one page.
-func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions) (metav1.ListInterface, error) {
-	result := c.get(path, &opts).Do(ctx)
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	obj, err := result.Get()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errJunk, err)
-	}
-	page, err := meta.ListAccessor(obj)
-	if err != nil || !meta.IsListType(obj) {
-		return nil, fmt.Errorf("%w: a %T in place of a list", errJunk, obj)
-	}
-	return page, nil
+// list asks for a list, or a page of one.
+func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions) (io.ReadCloser, error) {
+	return c.get(path, &opts).Stream(ctx)
 }
 
 // watch opens a watch. The error can be the network's.

@@ -26,6 +26,8 @@ const (
 	// After an error that may mend itself, from the one to the other.
 	minEventPause = 2 * time.Second
 	maxEventPause = time.Minute
+	// postTimeout is for one request; the API server itself gives up after a minute.
+	postTimeout = time.Minute
 )
 
 // controller is who posts the events.
@@ -151,7 +153,7 @@ func (p *poster) send(ctx context.Context, c *client, e queuedEvent) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	return c.rest.Post().AbsPath("/apis/events.k8s.io/v1/namespaces/"+namespace+"/events").MaxRetries(0).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()

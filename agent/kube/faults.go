@@ -54,7 +54,7 @@ func isUnreachable(err error) bool {
 	}
 	var netErr net.Error // *url.Error is one
 	return errors.As(err, &netErr) || errors.Is(err, context.DeadlineExceeded) ||
-		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errBroke) ||
 		strings.Contains(err.Error(), "when reading response body") // of rest.Request.Do
 }
 

@@ -85,11 +85,7 @@ func TestFaults(t *testing.T) {
 		{"an empty answer", plain(always(body(runtime.ContentTypeProtobuf, ""))), "not an API server's"},
 		{"another collection's list", func(r *rig) answer {
 			return about(servicesPath, func(w http.ResponseWriter, req *http.Request) {
-				switch q := req.URL.Query(); {
-				case q.Get("sendInitialEvents") == "true":
-					r.api.status(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "as an old server")
-					return
-				case q.Get("watch") == "true":
+				if req.URL.Query().Get("watch") == "true" {
 					r.api.status(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 					return
 				}
@@ -262,24 +258,26 @@ func TestShortWatches(t *testing.T) {
 // A server that keeps connections and says nothing, within a list and after it.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
-	short := limits{stream: time.Second, idle: 2 * time.Second, watch: time.Minute, alive: 500 * time.Millisecond}
+	short := limits{list: time.Second, idle: 2 * time.Second, watch: time.Minute, alive: 500 * time.Millisecond}
 	quiet := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Query().Get("sendInitialEvents") != "true" {
+		if r.URL.Query().Has("watch") {
 			return false
 		}
-		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return true
 	}
-	t.Run("within a streamed list", func(t *testing.T) {
+	t.Run("within a list", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		r.api.put(some()...)
 		r.api.misbehave(quiet)
 		r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
 		r.startWith(short)
-		r.eventually("synced by pages", r.sink.isSynced)
+		r.eventually("the problem", func() bool { return strings.Contains(r.sink.reasons(), "sends nothing for 1s") })
+		r.api.misbehave(nil)
+		r.eventually("synced", r.sink.isSynced)
 		r.has(someNames...)
 	})
 	t.Run("after the list", func(t *testing.T) {

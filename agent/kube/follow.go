@@ -3,13 +3,13 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,15 +20,10 @@ import (
 )
 
 const (
-	// pageSize is how many objects a list is read at a time, where the server cannot stream
-	// it. A page with full slices (100 endpoints) has some 5 MB.
+	// pageSize is how many objects a list is read at a time when it broke off before.
 	pageSize = 200
-	// pageTimeout is for one page; the API server itself gives up after a minute.
-	pageTimeout = time.Minute
 	// absentRetry is how soon a collection is asked for again that the server does not have.
 	absentRetry = 10 * time.Minute
-	// maxCuts is how many streamed lists may be cut off in a row before pages are tried.
-	maxCuts = 2
 	// maxHasty is how many watches may be closed at once in a row before it is a problem.
 	maxHasty = 3
 )
@@ -54,10 +49,9 @@ type follower struct {
 	// These belong to the reflector's goroutine, or while it waits for a list or a watch, to that
 	// one's. When the context has ended that is not so any more, and nobody touches them.
 	pace  pace
-	cuts  int  // streamed lists that were cut off, in a row
 	hasty int  // watches that were closed at once, in a row
 	lost  bool // a watch ended before its time, or could not be opened
-	anew  bool // the server lost what it had: no resourceVersion that was read holds
+	pages bool // a list broke off: the next is read in pages
 	// forbidden is since when the server has refused us, without an error of another kind.
 	forbidden time.Time
 }
@@ -72,9 +66,13 @@ func (f *follower) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return f.WatchWithContext(context.Background(), opts)
 }
 
-// ListWithContext reads the collection page by page. It hands the objects over and
-// returns their keys. The reflector's own pager would ask for all at once when the
-// pages expire before they are read; here the list starts again.
+// IsWatchListSemanticsUnSupported tells the reflector not to ask for streamed lists
+// (KEP-3157): the server sends each of their objects in a frame of its own, which takes it
+// five to ten times as long as a list, and a list is not held as a whole here either.
+func (f *follower) IsWatchListSemanticsUnSupported() bool { return true }
+
+// ListWithContext reads the collection. It hands the objects over as they come and returns
+// their keys.
 func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	f.listing.Lock()
 	defer f.listing.Unlock()
@@ -85,60 +83,68 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 		return nil, err
 	}
 	list := &internalversion.List{}
-	// Without a resourceVersion the list is read as it is now, and in pages: with one, and
-	// with "0", servers send the whole list whatever the limit says.
-	opts := metav1.ListOptions{Limit: pageSize, LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
+	// Without a resourceVersion the list is read as it is now. With "0" it could be older than
+	// what another server of the cluster gave before.
+	opts := metav1.ListOptions{LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
+	if f.pages {
+		opts.Limit = pageSize
+	}
 	for {
-		page, err := f.page(ctx, opts, list)
+		page, err := f.read(ctx, opts, func(item runtime.Object) error {
+			key, err := f.store.handOver(item)
+			list.Items = append(list.Items, &listed{key})
+			return err
+		})
 		if err != nil {
+			// On a slow network a list may need more time than the server gives to one answer.
+			f.pages = errors.Is(err, errBroke) && len(list.Items) > 0
 			f.pace.failed(isUnreachable(err))
 			f.failed(ctx, "list", err)
 			return nil, err
 		}
-		if opts.Continue = page.GetContinue(); opts.Continue == "" {
-			list.ResourceVersion = page.GetResourceVersion()
+		if opts.Continue = page.Continue; opts.Continue == "" {
+			list.ResourceVersion = page.ResourceVersion
 			f.works("list")
-			f.anew = false
 			return list, nil
 		}
 	}
 }
 
-// page reads one page, hands it over, and adds its keys to list.
-func (f *follower) page(ctx context.Context, opts metav1.ListOptions, list *internalversion.List) (metav1.ListInterface, error) {
-	pageCtx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	page, err := f.client.list(pageCtx, f.path, opts)
-	if err != nil {
-		return nil, err
+// read reads a list, or a page of one, and hands each of its items to each as it comes. It
+// gives up when nothing comes for too long.
+func (f *follower) read(ctx context.Context, opts metav1.ListOptions, each func(runtime.Object) error) (list metav1.ListMeta, err error) {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(f.limits.list, func() { cancel(fmt.Errorf("%w for %v", errQuiet, f.limits.list)) })
+	defer quiet.Stop()
+	body, err := f.client.list(limited, f.path, opts)
+	if err == nil {
+		defer body.Close()
+		list, err = readList(body, f.store.want, func(obj runtime.Object) error {
+			quiet.Stop() // how long we take with it does not count
+			err := each(obj)
+			quiet.Reset(f.limits.list)
+			return err
+		})
 	}
-	return page, meta.EachListItemWithAlloc(page.(runtime.Object), func(item runtime.Object) error {
-		key, err := f.store.handOver(item)
-		list.Items = append(list.Items, &listed{key})
-		return err
-	})
+	if cause := context.Cause(limited); err != nil && errors.Is(cause, errQuiet) {
+		err = cause
+	}
+	return list, err
 }
 
-// WatchWithContext opens a watch; with SendInitialEvents it begins with all objects.
+// WatchWithContext opens a watch.
 func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	if initial && f.cuts >= maxCuts {
-		f.cuts = 0
-		return nil, errCut // so the reflector lists
 	}
 	if err := f.pace.wait(ctx); err != nil {
 		return nil, err
 	}
 	opts.LabelSelector, opts.FieldSelector = f.labelSelector, f.fieldSelector
-	if initial && f.anew {
-		opts.ResourceVersion = ""
-	}
-	if !initial && f.lost {
+	if f.lost {
 		if err := f.checkBehind(ctx, opts.ResourceVersion); err != nil {
-			return nil, f.notOpened(ctx, err, initial)
+			return nil, f.notOpened(ctx, err)
 		}
 	}
 	lasts := f.limits.watch
@@ -150,15 +156,13 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	w, err := f.client.watch(watchCtx, f.path, opts)
 	if err != nil {
 		cancel()
-		return nil, f.notOpened(ctx, err, initial)
+		return nil, f.notOpened(ctx, err)
 	}
 	return newWatcher(w, watcherOptions{
-		quiet:   f.limits,
-		initial: initial,
-		alive:   func() { f.works("watch") },
-		synced:  func() { f.synced(ctx) },
-		ended:   func(e ending) { f.ended(ctx, e, lasts) },
-		closed:  cancel,
+		quiet:  f.limits,
+		alive:  func() { f.works("watch") },
+		ended:  func(e ending) { f.ended(ctx, e, lasts) },
+		closed: cancel,
 	}), nil
 }
 
@@ -166,46 +170,29 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 // restoring a backup. A watch that starts at a version of the future is silent until the
 // server has come so far, and what changed meanwhile is never sent.
 func (f *follower) checkBehind(ctx context.Context, version string) error {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	page, err := f.client.list(ctx, f.path, metav1.ListOptions{Limit: 1})
+	page, err := f.read(ctx, metav1.ListOptions{Limit: 1}, func(runtime.Object) error { return nil })
 	if err != nil {
 		return err
 	}
-	if order, err := resourceversion.CompareResourceVersion(page.GetResourceVersion(), version); err != nil || order >= 0 {
+	if order, err := resourceversion.CompareResourceVersion(page.ResourceVersion, version); err != nil || order >= 0 {
 		f.lost = false
 		return nil // versions that cannot be compared are no ground to read everything again
 	}
 	f.log.Warn("the API server has older data than before, as after restoring a backup; everything is read again",
-		"resource", f.name, "resourceVersion", page.GetResourceVersion(), "before", version)
-	f.anew, f.lost = true, false
+		"resource", f.name, "resourceVersion", page.ResourceVersion, "before", version)
+	f.lost = false
 	return apierrors.NewResourceExpired("the server is behind " + version)
 }
 
 // notOpened notes that a watch could not be opened, and says what to tell the reflector.
-func (f *follower) notOpened(ctx context.Context, err error, initial bool) error {
+func (f *follower) notOpened(ctx context.Context, err error) error {
 	f.lost = true
-	switch {
-	case outdated(err):
-		f.pace.failed(false)
-		return err
-	case initial && !isUnreachable(err) && !apierrors.IsTooManyRequests(err):
-		// Servers have many ways to say that they do not stream lists. The reflector lists now,
-		// and if it is something else, that meets it, too.
-		f.log.Debug("the list is not streamed", "resource", f.name, "error", err)
-		return err
-	}
 	f.pace.failed(isUnreachable(err))
+	if outdated(err) {
+		return err // the reflector reads everything
+	}
 	f.failed(ctx, "watch", err)
 	return resumable{err}
-}
-
-// synced notes that a streamed list is complete.
-func (f *follower) synced(ctx context.Context) {
-	if ctx.Err() == nil {
-		f.works("list")
-		f.anew, f.cuts = false, 0
-	}
 }
 
 // ended notes how a watch ended.
@@ -213,15 +200,8 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
-	// After most errors within a streamed list the reflector lists, which need not wait.
-	again := e.err == nil || outdated(e.err) || apierrors.IsTooManyRequests(e.err)
-	if !e.initial || again {
-		f.pace.watched(e.lasted)
-	}
+	f.pace.watched(e.lasted)
 	f.lost = f.lost || e.lasted < lasts-time.Second
-	if e.initial && e.err == nil {
-		f.cuts++
-	}
 	if e.err != nil || e.events > 0 || e.lasted >= time.Second {
 		f.hasty = 0
 	} else {
@@ -230,10 +210,7 @@ func (f *follower) ended(ctx context.Context, e ending, lasts time.Duration) {
 	switch {
 	case f.hasty >= maxHasty:
 		f.failed(ctx, "watch", errCut)
-	case e.err == nil || outdated(e.err):
-	case e.initial && !again:
-		f.log.Debug("the streamed list failed", "resource", f.name, "error", e.err) // as in notOpened
-	default:
+	case e.err != nil && !outdated(e.err):
 		f.failed(ctx, "watch", e.err)
 	}
 }

@@ -99,26 +99,23 @@ func TestMemory(t *testing.T) {
 	}
 	r.api.with(func() { r.api.history = nil })
 	r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
-	for _, streams := range []bool{true, false} {
-		r.api.with(func() { r.api.stream = streams })
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), memoryServer+"="+r.kubeconfig)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		var n, before, peak, after, hwm, anon, ms, goroutines uint64
-		if _, err := fmt.Sscan(string(out), &n, &before, &peak, &after, &hwm, &anon, &ms, &goroutines); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		t.Logf("streamed %v: %d slices in %d ms; heap %d KiB at start, %d at most, %d after; peak RSS %d KiB, anonymous after %d KiB; %d goroutines",
-			streams, n, ms, before>>10, peak>>10, after>>10, hwm, anon, goroutines)
-		if n != slices {
-			t.Errorf("%d slices came, want %d", n, slices)
-		}
-		if peak-before > budget {
-			t.Errorf("the heap grew by %d KiB, want at most %d", (peak-before)>>10, budget>>10)
-		}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), memoryServer+"="+r.kubeconfig)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var n, before, peak, after, hwm, anon, ms, goroutines uint64
+	if _, err := fmt.Sscan(string(out), &n, &before, &peak, &after, &hwm, &anon, &ms, &goroutines); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%d slices in %d ms; heap %d KiB at start, %d at most, %d after; peak RSS %d KiB, anonymous after %d KiB; %d goroutines",
+		n, ms, before>>10, peak>>10, after>>10, hwm, anon, goroutines)
+	if n != slices {
+		t.Errorf("%d slices came, want %d", n, slices)
+	}
+	if peak-before > budget {
+		t.Errorf("the heap grew by %d KiB, want at most %d", (peak-before)>>10, budget>>10)
 	}
 }
 

@@ -91,17 +91,6 @@ func TestKubeAPIServer(t *testing.T) {
 		c.must(c.Delete(t.Context(), slice("web-1", nil)))
 		c.knows("Service default/web", "Service default/db", "Node /pi")
 	})
-	t.Run("lists are streamed", func(t *testing.T) {
-		metrics := c.get("/metrics")
-		for _, resource := range []string{"services", "endpointslices", "nodes", "servicecidrs"} {
-			want := fmt.Sprintf(`resource="%s"`, resource)
-			if !slices.ContainsFunc(strings.Split(metrics, "\n"), func(line string) bool {
-				return strings.HasPrefix(line, "apiserver_watch_list_duration_seconds_count") && strings.Contains(line, want)
-			}) {
-				t.Errorf("no list of %s was streamed", resource)
-			}
-		}
-	})
 	t.Run("the event Starting", func(t *testing.T) {
 		c.eventually("it is there", func() bool {
 			text := c.get("/api/v1/namespaces/default/events")

@@ -19,8 +19,7 @@ import (
 const inStepInterval = time.Second
 
 // sinkStore is a reflector's store that keeps nothing: every object is trimmed and
-// handed over as it comes, and only its name goes on. This holds for the temporary
-// store that the reflector fills while a list is streamed, too: it has the same transformer.
+// handed over as it comes, and only its name goes on.
 type sinkStore struct {
 	ctx  context.Context // of the reflector; the interface of stores has none
 	kind source.Kind
@@ -36,14 +35,9 @@ type sinkStore struct {
 }
 
 var (
-	_ cache.TransformingStore      = (*sinkStore)(nil)
+	_ cache.ReflectorStore         = (*sinkStore)(nil)
 	_ cache.ReflectorBookmarkStore = (*sinkStore)(nil)
 )
-
-// Transformer implements cache.TransformingStore.
-func (s *sinkStore) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return s.handOver(obj) }
-}
 
 // Add implements cache.ReflectorStore.
 func (s *sinkStore) Add(obj any) error {
@@ -80,16 +74,11 @@ func (s *sinkStore) Delete(obj any) error {
 func (s *sinkStore) Replace(items []any, resourceVersion string) error {
 	exist := make(map[source.Name]struct{}, len(items))
 	for _, item := range items {
-		var key cache.ExplicitKey
-		switch item := item.(type) {
-		case cache.ExplicitKey:
-			key = item
-		case *listed:
-			key = item.key
-		default:
+		l, ok := item.(*listed)
+		if !ok {
 			return fmt.Errorf("a list of %s holds a %T", s.kind, item)
 		}
-		namespace, name, ok := strings.Cut(string(key), "/")
+		namespace, name, ok := strings.Cut(string(l.key), "/")
 		if !ok {
 			namespace, name = "", namespace
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,9 +15,9 @@ import (
 
 // limits are the times after which a watch counts as stuck, or as working.
 type limits struct {
-	// stream is how long nothing may come before a streamed list is complete.
-	stream time.Duration
-	// idle is how long nothing may come after that: the server sends a bookmark each minute.
+	// list is how long nothing may come within a list.
+	list time.Duration
+	// idle is how long nothing may come in a watch: the server sends a bookmark each minute.
 	idle time.Duration
 	// watch is how long a watch lasts that does not say it.
 	watch time.Duration
@@ -26,27 +25,25 @@ type limits struct {
 	alive time.Duration
 }
 
-var defaultLimits = limits{stream: time.Minute, idle: 3 * time.Minute, watch: 10 * time.Minute, alive: 5 * time.Second}
+var defaultLimits = limits{list: time.Minute, idle: 3 * time.Minute, watch: 10 * time.Minute, alive: 5 * time.Second}
 
 // errQuiet: nothing came for too long.
-var errQuiet = errors.New("the server keeps the watch open and sends nothing")
+var errQuiet = errors.New("the server keeps the connection open and sends nothing")
 
 // ending is how a watch ended.
 type ending struct {
-	lasted  time.Duration
-	events  int
-	initial bool  // it ended within the streamed list
-	err     error // nil: the server closed it
+	lasted time.Duration
+	events int
+	err    error // nil: the server closed it
 }
 
 type watcherOptions struct {
-	quiet   limits
-	initial bool // it begins with a streamed list
-	// They are called by the goroutine that feeds ResultChan: alive when the watch works, synced
-	// when the streamed list is complete, ended before ResultChan is closed or an error is passed
-	// on (not when the watch was stopped), closed when all is over.
-	alive, synced, closed func()
-	ended                 func(ending)
+	quiet limits
+	// They are called by the goroutine that feeds ResultChan: alive when the watch works, ended
+	// before ResultChan is closed or an error is passed on (not when the watch was stopped), closed
+	// when all is over.
+	alive, closed func()
+	ended         func(ending)
 }
 
 // watcher passes the events of a watch on and looks at them.
@@ -75,10 +72,10 @@ func (w *watcher) run() {
 	defer w.closed()
 	defer w.in.Stop()
 	begun := time.Now()
-	end := ending{initial: w.initial}
+	end := ending{}
 	alive := time.NewTimer(w.quiet.alive)
 	defer alive.Stop()
-	idle := time.NewTimer(w.patience(&end))
+	idle := time.NewTimer(w.quiet.idle)
 	defer idle.Stop()
 	for {
 		var event watch.Event
@@ -89,7 +86,7 @@ func (w *watcher) run() {
 			w.alive()
 			continue
 		case <-idle.C:
-			end.err = fmt.Errorf("%w for %v", errQuiet, w.patience(&end))
+			end.err = fmt.Errorf("%w for %v", errQuiet, w.quiet.idle)
 			event = watch.Event{Type: watch.Error, Object: quietStatus(end.err)}
 		case e, ok := <-w.in.ResultChan():
 			if !ok {
@@ -112,30 +109,17 @@ func (w *watcher) run() {
 		if end.err != nil {
 			return
 		}
-		idle.Reset(w.patience(&end))
+		idle.Reset(w.quiet.idle)
 	}
-}
-
-func (w *watcher) patience(e *ending) time.Duration {
-	if e.initial {
-		return w.quiet.stream
-	}
-	return w.quiet.idle
 }
 
 // look takes note of an event.
 func (w *watcher) look(event *watch.Event, end *ending) {
-	switch event.Type {
-	case watch.Error:
+	if event.Type == watch.Error {
 		if end.err == nil {
 			end.err = apierrors.FromObject(event.Object)
 		}
 		return
-	case watch.Bookmark:
-		if m, err := meta.Accessor(event.Object); err == nil && end.initial && m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-			end.initial = false
-			w.synced()
-		}
 	}
 	if end.events++; end.events == 1 {
 		w.alive()
