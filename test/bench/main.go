@@ -25,6 +25,7 @@ import (
 	"sluice/test/lab"
 	"sluice/test/process"
 	"sluice/test/procfs"
+	"sluice/test/tempdir"
 )
 
 func main() {
@@ -89,11 +90,12 @@ type written struct {
 }
 
 func (b *bench) run(ctx context.Context, changes int) error {
-	var err error
-	if b.dir, err = os.MkdirTemp("", "sluice-bench-"); err != nil {
+	dir, err := tempdir.New("sluice-bench-")
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(b.dir)
+	defer dir.Close()
+	b.dir = dir.Path
 	b.manifests, b.socket = filepath.Join(b.dir, "manifests"), filepath.Join(b.dir, "sock")
 	if err := b.writeManifests(); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/test/cluster"
+	"sluice/test/tempdir"
 )
 
 // result is what was measured of one peer at one size.
@@ -39,12 +40,12 @@ type options struct {
 
 // measure runs one peer at the size that the objects have.
 func measure(ctx context.Context, c *cluster.Cluster, o *objects, kind peer, binary string, how options) (r result, err error) {
-	dir, err := os.MkdirTemp("", "sluice-benchpeers-")
+	dir, err := tempdir.New("sluice-benchpeers-")
 	if err != nil {
 		return r, err
 	}
-	defer os.RemoveAll(dir)
-	p := &process{peer: kind, binary: binary, dir: dir, node: kind.name + "-node"}
+	defer dir.Close()
+	p := &process{peer: kind, binary: binary, dir: dir.Path, node: kind.name + "-node"}
 	if err := os.WriteFile(p.path("kubeconfig"), []byte(c.TokenKubeconfig(cluster.ProxyToken)), 0o600); err != nil {
 		return r, err
 	}

@@ -16,6 +16,7 @@ import (
 	"sluice/proxy"
 	"sluice/test/lab"
 	"sluice/test/process"
+	"sluice/test/tempdir"
 )
 
 // Options are what a cluster can be made with.
@@ -46,7 +47,7 @@ type Cluster struct {
 	URL string
 
 	ns       *lab.Namespace // nil on loopback
-	dir      string
+	dir      *tempdir.Dir
 	programs string // folder of kube-apiserver and etcd
 	bind     netip.AddrPort
 	etcd     string // URL of its clients' port
@@ -94,7 +95,7 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) begin(ctx context.Context, o Options) (err error) {
-	if c.dir, err = os.MkdirTemp("", "sluice-cluster-"); err != nil {
+	if c.dir, err = tempdir.New("sluice-cluster-"); err != nil {
 		return err
 	}
 	host := netip.MustParseAddr("127.0.0.1")
@@ -138,7 +139,10 @@ func (c *Cluster) Close() error {
 	if c.ns != nil {
 		errs = append(errs, c.ns.Close())
 	}
-	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+	if c.dir != nil {
+		errs = append(errs, c.dir.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // do runs fn where the servers run.
@@ -179,7 +183,7 @@ func (c *Cluster) StartServer(ctx context.Context) error {
 		"--tls-cert-file", c.file("tls.crt"), "--tls-private-key-file", c.file("tls.key"), "--client-ca-file", c.file("ca.crt"),
 		"--token-auth-file", c.file("tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", c.file("sa.key"),
-		"--service-account-signing-key-file", c.file("sa.key"), "--cert-dir", c.dir, "--shutdown-delay-duration", "0s",
+		"--service-account-signing-key-file", c.file("sa.key"), "--cert-dir", c.dir.Path, "--shutdown-delay-duration", "0s",
 		"--service-cluster-ip-range", fmt.Sprintf("%v,%v", lab.ServiceCIDRs[proxy.IPv4], lab.ServiceCIDRs[proxy.IPv6]))
 	if err != nil {
 		return err

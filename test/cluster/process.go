@@ -89,4 +89,4 @@ func (c *Cluster) RestoreEtcd(name string) error {
 	return os.CopyFS(c.file("etcd"), os.DirFS(c.file("saved-"+name)))
 }
 
-func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir.Path, name) }

@@ -14,13 +14,14 @@ import (
 
 	"sluice/test/lab"
 	"sluice/test/process"
+	"sluice/test/tempdir"
 )
 
 // agent is a running agent in the node's namespace.
 type agent struct {
 	*process.Process
 	node   *lab.Host
-	dir    string // of its own files
+	dir    *tempdir.Dir // of its own files
 	output bytes.Buffer
 	began  time.Time
 	binary string
@@ -31,7 +32,7 @@ func startAgent(node *lab.Host, binary, manifests string) (*agent, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("find the binary (make build makes it): %w", err)
 	}
-	dir, err := os.MkdirTemp("", "sluice-demo-")
+	dir, err := tempdir.New("sluice-demo-")
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +41,9 @@ func startAgent(node *lab.Host, binary, manifests string) (*agent, error) {
 		return nil, err
 	}
 	a := &agent{node: node, dir: dir, binary: binary}
-	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "data-dir: %s\nsocket: %s\n", dir, a.socket()), 0o600); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	config := filepath.Join(dir.Path, "config.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "data-dir: %s\nsocket: %s\n", dir.Path, a.socket()), 0o600); err != nil {
+		return nil, errors.Join(err, dir.Close())
 	}
 	args := []string{"agent", "--manifests", manifests, "--hostname-override", "node", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"}
 	fmt.Printf("In node runs: sluice %s\n", strings.Join(args, " "))
@@ -51,12 +52,12 @@ func startAgent(node *lab.Host, binary, manifests string) (*agent, error) {
 	cmd.Stdout, cmd.Stderr = &a.output, &a.output
 	a.began = time.Now()
 	if a.Process, err = process.Start(node.Namespace, cmd); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, dir.Close())
 	}
 	return a, nil
 }
 
-func (a *agent) socket() string { return filepath.Join(a.dir, "sluice.sock") }
+func (a *agent) socket() string { return filepath.Join(a.dir.Path, "sluice.sock") }
 
 // awaitReady waits until the agent says that the rules are in the kernel, and shows what it serves.
 func (a *agent) awaitReady(ctx context.Context) error {
@@ -89,7 +90,7 @@ func (a *agent) stop() {
 	if err := a.End(syscall.SIGTERM, 3*time.Second); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 	}
-	os.RemoveAll(a.dir)
+	a.dir.Close()
 }
 
 // log returns what the agent wrote, once it has ended.

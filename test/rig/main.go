@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sluice/test/lab"
+	"sluice/test/tempdir"
 )
 
 // Binary is the program under test; Main builds it.
@@ -33,12 +34,12 @@ func buildAndRun(m *testing.M) (int, error) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp("", "sluice-test-")
+	dir, err := tempdir.New("sluice-test-")
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
-	Binary = filepath.Join(dir, "sluice")
+	defer dir.Close()
+	Binary = filepath.Join(dir.Path, "sluice")
 	if out, err := exec.Command("go", "build", "-o", Binary, "sluice").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build the agent: %w\n%s", err, out)
 	}
