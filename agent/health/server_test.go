@@ -5,35 +5,17 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"sluice/agent/httpserver"
 	"sluice/proxy"
 )
-
-// testClock is set by hand.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) step(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
 
 func startServe(t *testing.T, n *node, at string, tracker *Tracker) {
 	t.Helper()
@@ -51,7 +33,7 @@ func startServe(t *testing.T, n *node, at string, tracker *Tracker) {
 
 func TestHealthz(t *testing.T) {
 	n := newNode(t)
-	clock := &testClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	tracker := NewTracker(time.Minute, clock.Now)
 	startServe(t, n, "0.0.0.0:10256", tracker)
 	eventually(t, "the server", func() bool { return strings.Contains(n.log.take(), "health is served") })
@@ -71,25 +53,25 @@ func TestHealthz(t *testing.T) {
 			tracker.Queued(proxy.IPv6)
 			tracker.Updated(proxy.IPv4)
 			tracker.Updated(proxy.IPv6)
-			clock.step(time.Hour)
+			clock.Step(time.Hour)
 		}, []answer{
 			{"/healthz", "200 OK", `{"lastUpdated":"2026-01-01T01:00:00Z","currentTime":"2026-01-01T01:00:00Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true}}}`},
 		}},
 		{"a change waits", func() {
 			tracker.Queued(proxy.IPv6)
-			clock.step(time.Minute - 1)
+			clock.Step(time.Minute - 1)
 			tracker.Queued(proxy.IPv6) // the oldest counts
 		}, []answer{
 			{"/livez", "200 OK", `{"lastUpdated":"2026-01-01T01:00:59.999999999Z","currentTime":"2026-01-01T01:00:59.999999999Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true}}}`},
 		}},
-		{"and waits too long", func() { clock.step(1) }, []answer{
+		{"and waits too long", func() { clock.Step(1) }, []answer{
 			{"/healthz", "503 Service Unavailable", `{"lastUpdated":"2026-01-01T00:00:00Z","currentTime":"2026-01-01T01:01:00Z","nodeEligible":true,"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":false}}}`},
 			{"/livez", "503 Service Unavailable", `{"lastUpdated":"2026-01-01T00:00:00Z","currentTime":"2026-01-01T01:01:00Z","healthy":false,"status":{"IPv4":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":false}}}`},
 		}},
 		{"it is written, and the node is to be deleted", func() {
 			tracker.Updated(proxy.IPv6)
 			tracker.SetNodeEligible(false)
-			clock.step(time.Hour)
+			clock.Step(time.Hour)
 		}, []answer{
 			{"/healthz", "503 Service Unavailable", `{"lastUpdated":"2026-01-01T01:01:00Z","currentTime":"2026-01-01T02:01:00Z","nodeEligible":false,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-01T01:01:00Z","healthy":true}}}`},
 			{"/livez", "200 OK", `{"lastUpdated":"2026-01-01T02:01:00Z","currentTime":"2026-01-01T02:01:00Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-01-01T00:00:00Z","healthy":true},"IPv6":{"lastUpdated":"2026-01-01T01:01:00Z","healthy":true}}}`},
@@ -115,13 +97,13 @@ func TestHealthz(t *testing.T) {
 }
 
 func TestTrackerNeverWritten(t *testing.T) {
-	clock := &testClock{now: time.Unix(1000, 0)}
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	tracker := NewTracker(time.Minute, clock.Now)
 	tracker.Queued(proxy.IPv4)
 	if !tracker.Healthy() {
 		t.Error("unhealthy at once, want healthy")
 	}
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	if tracker.Healthy() {
 		t.Error("healthy although the first rules are late")
 	}

@@ -55,25 +55,25 @@ func TestConnections(t *testing.T) {
 	}
 
 	expect("what an earlier agent saw does not count", map[string]float64{web: 0, others: 0})
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	k.counters["10.0.0.1:80 ns/web:http"] = 1003
 	expect("three", map[string]float64{web: 3, others: 0})
 	k.counters["10.0.0.1:80 ns/web:http"] = 1005
-	clock.step(readInterval - 1)
+	clock.Step(readInterval - 1)
 	looks := k.looks
 	expect("not looked at again so soon", map[string]float64{web: 3, others: 0})
 	if k.looks != looks {
 		t.Errorf("looked %d times within %v", k.looks-looks, readInterval)
 	}
-	clock.step(1)
+	clock.Step(1)
 	k.counters["[fd00::1]:80 ns/web:http"] = 10
 	k.counters["192.168.1.5:30080 ns/web:http"] = 100
 	expect("all addresses together", map[string]float64{web: 5 + 10 + 100, others: 0})
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	k.counters["10.0.0.1:80 ns/web:http"] = 2
 	expect("counted anew", map[string]float64{web: 115 + 2, others: 0})
 
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	k.counters["10.0.0.2:80 ns/api"] = 1
 	k.counters["10.0.0.3:80 ns/late"] = 1
 	delete(k.counters, "10.0.0.1:80 ns/web:http") // without endpoints
@@ -91,22 +91,22 @@ func TestConnections(t *testing.T) {
 	clear(k.counters)
 	k.counters["10.0.0.1:80 ns/web:http"] = 1
 	k.counters["10.0.0.9:80 other/new:http"] = 7
-	clock.step(keepSeries)
+	clock.Step(keepSeries)
 	expect("kept for a while", map[string]float64{web: 119, api: 1, others: 1})
 	k.err = errors.New("no kernel")
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	expect("nothing is dropped without a look", map[string]float64{web: 119, api: 1, others: 1})
 	k.err = nil
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	expect("dropped", map[string]float64{web: 119, others: 1})
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	expect("its place is taken", map[string]float64{web: 119, others: 0,
 		`sluice_service_new_connections_total{namespace="other",service="new",port="http",protocol="TCP"}`: 7})
 
 	// An address can pass from one Service to another.
 	delete(k.counters, "10.0.0.9:80 other/new:http")
 	k.counters["10.0.0.9:80 ns/web:http"] = 4
-	clock.step(time.Minute)
+	clock.Step(time.Minute)
 	if got := values(scrape(t, r), names...)[web]; got != 123 {
 		t.Errorf("with the other Service's address: %g, want 123", got)
 	}
@@ -179,7 +179,7 @@ func TestConnectionsInKernel(t *testing.T) {
 	}
 	send := func(n int) {
 		ns.Must(t, "bash", "-c", fmt.Sprintf("for i in {1..%d}; do echo hello >/dev/udp/10.96.0.1/80; done", n))
-		clock.step(time.Minute)
+		clock.Step(time.Minute)
 	}
 	expect := func(step string, n float64) {
 		t.Helper()
@@ -220,7 +220,7 @@ func BenchmarkScrape(b *testing.B) {
 			r2 := New(Options{Families: proxy.Families[:], Store: r.o.Store, Health: r.o.Health, Services: services, ReadCounters: read, Now: clock.Now})
 			size := 0
 			for b.Loop() {
-				clock.step(time.Minute)
+				clock.Step(time.Minute)
 				var page bytes.Buffer
 				r2.Write(&page)
 				size = page.Len()

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"sluice/agent/health"
 	"sluice/agent/source"
@@ -21,29 +22,13 @@ import (
 	"sluice/store"
 )
 
-// testClock is set by hand.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *testClock { return &testClock{now: time.Unix(1_800_000_000, 0)} }
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) step(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
+func newClock() *clocktesting.FakeClock {
+	return clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 }
 
 func noCounters(proxy.Family, func(nft.Counter)) error { return nil }
 
-func newRecorder(t testing.TB, clock *testClock) *Recorder {
+func newRecorder(t testing.TB, clock *clocktesting.FakeClock) *Recorder {
 	t.Helper()
 	s, _ := store.Open(store.Options{Identity: store.Identity{NodeName: "n"}})
 	t.Cleanup(func() { s.Close() })
@@ -106,7 +91,7 @@ func TestSyncs(t *testing.T) {
 
 	r.Queued(proxy.IPv4)
 	want[names[5]+`{ip_family="IPv4"}`] = 1_800_000_000
-	clock.step(1500 * time.Millisecond)
+	clock.Step(1500 * time.Millisecond)
 	r.Synced(proxy.IPv4, true, 20*time.Millisecond, nil)
 	want[names[4]+`{ip_family="IPv4"}`] = 1_800_000_001.5
 	r.Synced(proxy.IPv4, false, 3*time.Millisecond, nil)
@@ -172,7 +157,7 @@ func TestNetworkProgramming(t *testing.T) {
 			name + `_count{ip_family="IPv6"}`: count6, name + `_sum{ip_family="IPv6"}`: sum6,
 		})
 	}
-	clock.step(10 * time.Second)
+	clock.Step(10 * time.Second)
 	r.Received(slice("before", discoveryv1.AddressTypeIPv4, start.Add(-time.Second)), true)
 	r.Received(slice("none", discoveryv1.AddressTypeIPv4, time.Time{}), true)
 	r.Received(slice("same", discoveryv1.AddressTypeIPv4, start.Add(time.Second)), false)
@@ -187,10 +172,10 @@ func TestNetworkProgramming(t *testing.T) {
 	r.Received(slice("ahead", discoveryv1.AddressTypeIPv6, start.Add(time.Hour)), true)
 	r.Synced(proxy.IPv4, false, time.Second, errors.New("no"))
 	expect("not written", 0, 0, 0, 0)
-	clock.step(time.Second)
+	clock.Step(time.Second)
 	r.Synced(proxy.IPv4, true, time.Second, nil)
 	expect("IPv4 written", 2, 3+2, 0, 0)
-	clock.step(2 * time.Second)
+	clock.Step(2 * time.Second)
 	r.InStep(proxy.IPv6)
 	expect("IPv6 had nothing to write", 2, 5, 2, 4)
 	r.InStep(proxy.IPv6)
