@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sluice/test/testlog"
 	"strings"
 	"testing"
 	"time"
@@ -284,7 +285,7 @@ func TestCreationTimestamp(t *testing.T) {
 // TestProblemsAreToldOnce holds that a problem keeps its time, and is logged once.
 func TestProblemsAreToldOnce(t *testing.T) {
 	dir := t.TempDir()
-	var log syncBuffer
+	var log testlog.Buffer
 	write(t, dir, "a.yaml", named("a", "127.0.0.1")+"---\napiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n")
 	r := startWith(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	r.wantSynced(t)

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"maps"
@@ -187,22 +186,4 @@ func write(t testing.TB, dir, name, text string) {
 	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// syncBuffer is a buffer for a log that is read while it is written.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

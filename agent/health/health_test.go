@@ -1,15 +1,14 @@
 package health
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
 	"sluice/test/lab"
+	"sluice/test/testlog"
 )
 
 func TestMain(m *testing.M) { lab.Main(m) }
@@ -18,7 +17,7 @@ func TestMain(m *testing.M) { lab.Main(m) }
 type node struct {
 	*lab.Namespace
 	client http.Client
-	log    logBuffer
+	log    testlog.Buffer
 }
 
 func newNode(t *testing.T) *node {
@@ -57,23 +56,4 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatalf("%s did not come to be in time", what)
-}
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// take returns what was logged since the last call.
-func (l *logBuffer) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
 }

@@ -125,7 +125,7 @@ func TestServersReconcile(t *testing.T) {
 
 	servers.Close()
 	expect("closed", map[string]string{"192.168.1.5:32000": "", "192.168.1.5:32001": ""})
-	if log := n.log.take(); log != "" {
+	if log := n.log.Take(); log != "" {
 		t.Errorf("logged:\n%s", log)
 	}
 }
@@ -144,7 +144,7 @@ func TestServersBindFailure(t *testing.T) {
 	for range 3 {
 		servers.Sync(t.Context(), wanted, at)
 	}
-	log := n.log.take()
+	log := n.log.Take()
 	for _, want := range []string{"service=ns/a address=192.168.1.5:32000", "address=192.168.1.99:32000", "address=192.168.1.99:32001", `services="ns/b and ns/c"`} {
 		if got := strings.Count(log, want); got != 1 {
 			t.Errorf("%q is logged %d times, want once:\n%s", want, got, log)

@@ -36,7 +36,7 @@ func TestHealthz(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	tracker := NewTracker(time.Minute, clock.Now)
 	startServe(t, n, "0.0.0.0:10256", tracker)
-	eventually(t, "the server", func() bool { return strings.Contains(n.log.take(), "health is served") })
+	eventually(t, "the server", func() bool { return strings.Contains(n.log.Take(), "health is served") })
 
 	type answer struct{ path, status, body string }
 	for _, step := range []struct {
@@ -118,7 +118,7 @@ func TestServeRetries(t *testing.T) {
 	}
 	startServe(t, n, "127.0.0.1:10256", NewTracker(time.Minute, nil))
 	time.Sleep(10 * 20 * time.Millisecond)
-	log := n.log.take()
+	log := n.log.Take()
 	if got := strings.Count(log, "health is not served"); got != 1 || !strings.Contains(log, "another process has this port") {
 		t.Errorf("logged %d times, want once, with the remedy:\n%s", got, log)
 	}
@@ -133,7 +133,7 @@ func TestServeRetries(t *testing.T) {
 func TestServeSilentClient(t *testing.T) {
 	n := newNode(t)
 	startServe(t, n, "127.0.0.1:10256", NewTracker(time.Minute, nil))
-	eventually(t, "the server", func() bool { return strings.Contains(n.log.take(), "health is served") })
+	eventually(t, "the server", func() bool { return strings.Contains(n.log.Take(), "health is served") })
 	silent, err := n.Dial(t.Context(), "tcp", "127.0.0.1:10256")
 	if err != nil {
 		t.Fatal(err)

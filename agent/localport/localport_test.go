@@ -17,6 +17,7 @@ import (
 
 	"sluice/proxy"
 	"sluice/test/lab"
+	"sluice/test/testlog"
 )
 
 func TestMain(m *testing.M) { lab.Main(m) }
@@ -33,7 +34,7 @@ type node struct {
 	*lab.Namespace
 	t     *testing.T
 	proxy *Proxy
-	log   logBuffer
+	log   testlog.Buffer
 }
 
 func newNode(t *testing.T, maxConns int) *node {
@@ -327,21 +328,4 @@ func TestBindFailure(t *testing.T) {
 	if listeners, failures := n.proxy.Stats(); listeners != 2 || failures != 3 {
 		t.Errorf("%d listeners after %d failures, want 2 and 3", listeners, failures)
 	}
-}
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"sluice/agent/status"
 	"sluice/test/lab"
 	"sluice/test/process"
+	"sluice/test/testlog"
 )
 
 // Soon is how long a change may take until packets go by it. The agent promises one second; a busy machine gets another.
@@ -40,27 +40,10 @@ type Process struct {
 	// Wrapper is a command that starts the program in its stead, e.g. without a capability.
 	Wrapper []string
 
-	*process.Process        // while it runs; else nil
-	Log              Buffer // of all its lives
-}
-
-// Buffer collects what processes write.
-type Buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *Buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	// Process is it while it runs, nil else.
+	*process.Process
+	// Log is what it wrote in all its lives.
+	Log testlog.Buffer
 }
 
 // NewProcess prepares an agent. When the test fails its log is shown.
