@@ -62,45 +62,36 @@ func BenchmarkFirstReconcile(b *testing.B) {
 	}
 }
 
-// BenchmarkAdopt is a restart: everything is in the kernel already.
-func BenchmarkAdopt(b *testing.B) {
+// benchmarkWritten runs fn for several numbers of Services, all of which are in the kernel.
+func benchmarkWritten(b *testing.B, fn func(b *testing.B, services int, w *Writer, s *proxy.State)) {
 	for _, services := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
 			b.ReportAllocs()
-			f := fixtures[0]
-			s := plainState(f, services)
-			w, err := New(Options{Family: f.Family, NetNS: lab.NewTestNamespace(b).FD()})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer w.Close()
+			s := plainState(fixtures[0], services)
+			w := newWriter(b, lab.NewTestNamespace(b), fixtures[0], false)
 			reconcile(b, w, s)
-			for b.Loop() {
-				reconcile(b, w, s)
-			}
+			fn(b, services, w, s)
 		})
 	}
 }
 
+// BenchmarkAdopt is a restart: everything is in the kernel already.
+func BenchmarkAdopt(b *testing.B) {
+	benchmarkWritten(b, func(b *testing.B, _ int, w *Writer, s *proxy.State) {
+		for b.Loop() {
+			reconcile(b, w, s)
+		}
+	})
+}
+
 // BenchmarkOneEndpoint replaces one endpoint of one Service.
 func BenchmarkOneEndpoint(b *testing.B) {
-	for _, services := range []int{100, 1000, 10000} {
-		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
-			b.ReportAllocs()
-			f := fixtures[0]
-			s := plainState(f, services)
-			w, err := New(Options{Family: f.Family, NetNS: lab.NewTestNamespace(b).FD()})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer w.Close()
-			reconcile(b, w, s)
-			generation := 0
-			for b.Loop() {
-				generation++
-				p := plain(f, services/2, generation)
-				apply(b, w, s.Set(p.Name, p))
-			}
-		})
-	}
+	benchmarkWritten(b, func(b *testing.B, services int, w *Writer, s *proxy.State) {
+		generation := 0
+		for b.Loop() {
+			generation++
+			p := plain(fixtures[0], services/2, generation)
+			apply(b, w, s.Set(p.Name, p))
+		}
+	})
 }
