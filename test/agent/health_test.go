@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -16,33 +14,11 @@ import (
 	"sluice/test/rig"
 )
 
-// get asks an HTTP server from a host.
-func get(t *testing.T, from *lab.Host, url string) (code int, body string, header http.Header) {
-	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = from.Do(func() error {
-			conn, err = new(net.Dialer).DialContext(ctx, network, address)
-			return err
-		})
-		return conn, err
-	}}
-	response, err := (&http.Client{Transport: transport, Timeout: 2 * time.Second}).Get(url)
-	if err != nil {
-		return 0, err.Error(), nil
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text), response.Header
-}
-
 // awaitCode asks until the answer has the code.
 func awaitCode(t *testing.T, from *lab.Host, url string, want int) (body string, header http.Header) {
 	t.Helper()
 	for deadline := time.Now().Add(rig.Soon); ; time.Sleep(5 * time.Millisecond) {
-		code, body, header := get(t, from, url)
+		code, body, header := rig.Get(t, from, url)
 		if code == want {
 			return body, header
 		}

@@ -3,12 +3,10 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,31 +16,11 @@ import (
 	"sluice/test/rig"
 )
 
-// metric asks the agent on a node for its metrics and returns the sample with this
-// name and these labels, or NaN if it is not there.
-func metric(t *testing.T, node *lab.Host, sample string) float64 {
-	t.Helper()
-	code, body, _ := get(t, node, "http://127.0.0.1:10249/metrics")
-	if code != 200 {
-		t.Fatalf("/metrics: %d: %s", code, body)
-	}
-	for line := range strings.Lines(body) {
-		if value, ok := strings.CutPrefix(line, sample+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v
-		}
-	}
-	return math.NaN()
-}
-
 // awaitMetric asks until the sample is what is wanted.
 func awaitMetric(t *testing.T, node *lab.Host, sample string, wanted func(float64) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(rig.Patience); ; time.Sleep(20 * time.Millisecond) {
-		got := metric(t, node, sample)
+		got := rig.Metric(t, node, sample)
 		if wanted(got) {
 			return
 		}
@@ -62,14 +40,14 @@ func TestMetrics(t *testing.T) {
 	c.Run()
 	node := c.Lab.Node
 	for path, want := range map[string]string{"proxyMode": "nftables", "healthz": "ok"} {
-		if code, body, _ := get(t, node, "http://127.0.0.1:10249/"+path); code != 200 || body != want {
+		if code, body, _ := rig.Get(t, node, "http://127.0.0.1:10249/"+path); code != 200 || body != want {
 			t.Errorf("/%s: %d: %s", path, code, body)
 		}
 	}
-	if code, body, _ := get(t, node, "http://127.0.0.1:10249/configz"); code != 200 || !strings.Contains(body, `"mode":"nftables"`) {
+	if code, body, _ := rig.Get(t, node, "http://127.0.0.1:10249/configz"); code != 200 || !strings.Contains(body, `"mode":"nftables"`) {
 		t.Errorf("/configz: %d: %s", code, body)
 	}
-	if code, _, _ := get(t, c.Lab.Outside, fmt.Sprintf("http://%v:10249/metrics", c.Names["node"])); code != 0 {
+	if code, _, _ := rig.Get(t, c.Lab.Outside, fmt.Sprintf("http://%v:10249/metrics", c.Names["node"])); code != 0 {
 		t.Errorf("/metrics is served to the network: %d", code)
 	}
 	for _, f := range []string{"IPv4", "IPv6"} {
@@ -83,7 +61,7 @@ func TestMetrics(t *testing.T) {
 		} {
 			awaitMetric(t, node, fmt.Sprintf("%s{ip_family=%q}", sample, f), is(want))
 		}
-		last := metric(t, node, fmt.Sprintf("kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=%q}", f))
+		last := rig.Metric(t, node, fmt.Sprintf("kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=%q}", f))
 		if age := time.Since(time.UnixMilli(int64(last * 1000))); age < 0 || age > time.Minute {
 			t.Errorf("%s was written %v ago", f, age)
 		}
@@ -119,7 +97,7 @@ func TestMetrics(t *testing.T) {
 		t.Error("no connections were counted after the change")
 	}
 	c.Stop()
-	if code, body, _ := get(t, node, "http://127.0.0.1:10249/metrics"); code != 0 {
+	if code, body, _ := rig.Get(t, node, "http://127.0.0.1:10249/metrics"); code != 0 {
 		t.Errorf("/metrics after the end: %d: %s", code, body)
 	}
 }
@@ -129,7 +107,7 @@ func TestMetricsOff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--metrics-bind-address", "")
 	c.Run()
-	if code, body, _ := get(t, c.Lab.Node, "http://127.0.0.1:10249/metrics"); code != 0 {
+	if code, body, _ := rig.Get(t, c.Lab.Node, "http://127.0.0.1:10249/metrics"); code != 0 {
 		t.Errorf("%d: %s", code, body)
 	}
 	c.Stop()
