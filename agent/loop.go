@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime/debug"
+	"slices"
 	"time"
 
 	"sluice/agent/config"
@@ -41,9 +41,11 @@ type loop struct {
 	notifier  *notify.Notifier
 
 	lastWrite time.Time
-	settled   bool // the first write is done
-	dirty     store.Dirty
-	nextSync  time.Time // of the periodic look at flows
+	// bulk says that a list of everything came in, from the cache or the source, and its memory
+	// was not given back yet.
+	bulk     bool
+	dirty    store.Dirty
+	nextSync time.Time // of the periodic look at flows
 
 	batches chan batch
 	addrs   chan nodeaddr.Facts
@@ -151,7 +153,7 @@ func (l *loop) take(b batch) {
 	switch {
 	case b.synced:
 		if !l.synced {
-			l.synced = true
+			l.synced, l.bulk = true, true
 			for _, kind := range source.Kinds {
 				l.store.InStep(kind, l.store.ResourceVersion(kind), time.Now())
 			}
@@ -215,11 +217,9 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 			p.follow(ctx, true) // readiness, for example, can change without a rule
 		}
 	}
-	if !l.settled && l.lastWrite == now {
-		// What the start needed (a list of everything, the kernel's state) is not needed again.
-		l.settled = true
-		l.store.ReleaseMemory()
-		debug.FreeOSMemory()
+	if l.bulk && !slices.ContainsFunc(l.proxiers, func(p *proxier) bool { return !p.queued.IsZero() }) {
+		l.bulk = false
+		l.releaseMemory()
 	}
 }
 

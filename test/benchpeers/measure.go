@@ -52,6 +52,9 @@ func measure(ctx context.Context, c *cluster.Cluster, o *objects, kind peer, bin
 	if p.ns, err = newNode(ctx, p.node, c); err != nil {
 		return r, err
 	}
+	// On a node the kubeconfig is there long before: one that was written in the last two
+	// seconds is read twice by the agent, since it could be in the middle of being written.
+	time.Sleep(2500 * time.Millisecond)
 	defer func() { err = errors.Join(err, p.ns.Close()) }()
 	defer p.kill()
 	if r.start, r.startCPU, err = p.begin(ctx, o.size); err != nil {
