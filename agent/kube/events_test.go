@@ -97,5 +97,13 @@ func TestDebugHandler(t *testing.T) {
 		if got := strings.TrimSpace(b.String()); got != tt.want {
 			t.Errorf("level %d at %v: %q, want %q", tt.level, tt.shown, got, tt.want)
 		}
+		// klog hands errors over without asking whether they are wanted.
+		b.Reset()
+		if err := log.Handler().Handle(t.Context(), slog.NewRecord(time.Time{}, tt.level, "hello", 0)); err != nil {
+			t.Error(err)
+		}
+		if got := b.String(); (got == "") != (tt.want == "") {
+			t.Errorf("level %d at %v, unasked: %q", tt.level, tt.shown, got)
+		}
 	}
 }

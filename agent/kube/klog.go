@@ -26,8 +26,11 @@ func (h debugHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= -maxVerbosity && h.next.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. klog does not ask Enabled about errors.
 func (h debugHandler) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Enabled(ctx, r.Level) {
+		return nil
+	}
 	r.Level = slog.LevelDebug
 	return h.next.Handle(ctx, r)
 }
