@@ -100,6 +100,7 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 			f.pages = errors.Is(err, errBroke) && len(list.Items) > 0
 			f.pace.failed(isUnreachable(err))
 			f.failed(ctx, "list", err)
+			f.works("watch") // what it met was before this
 			return nil, err
 		}
 		if opts.Continue = page.Continue; opts.Continue == "" {

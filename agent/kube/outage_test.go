@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,5 +108,44 @@ func TestServerStarts(t *testing.T) {
 	}
 	if got := r.logs.matching("WARN"); len(got) != 1 {
 		t.Errorf("log: %q, want nothing of what the server answered while it started", got)
+	}
+}
+
+// What a watch met counts no more when the list that takes its place fails.
+func TestFaultsOfBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	r.startSynced()
+	time.Sleep(time.Second)
+	forbidWatch := func(path string) {
+		r.Helper()
+		asked := r.api.asked(path, "watch=true")
+		r.api.misbehave(about(path, func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Query().Get("watch") == "true" {
+				r.api.status(w, http.StatusForbidden, "Forbidden", "as the test wants it")
+			} else {
+				r.api.serveList(w, req, req.URL.Query())
+			}
+		}))
+		r.eventually("a watch that is refused", func() bool { return r.api.asked(path, "watch=true") > asked })
+	}
+	forbidWatch(servicesPath)
+	r.api.misbehave(about(servicesPath, func(w http.ResponseWriter, req *http.Request) {
+		switch q := req.URL.Query(); {
+		case q.Get("watch") == "true":
+			r.api.status(w, http.StatusGone, "Expired", "too old resource version")
+		case q.Get("limit") == "1": // whether the server has older data
+			r.api.serveList(w, req, q)
+		default:
+			r.api.status(w, http.StatusInternalServerError, "InternalError", "as the test wants it")
+		}
+	}))
+	r.eventually("the problem", func() bool { return strings.Contains(r.sink.reasons(), "500") })
+	forbidWatch(slicesPath)
+	r.api.misbehave(nil)
+	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
+	if got := r.logs.matching("WARN", "403"); len(got) > 0 {
+		t.Errorf("log: %q, want nothing of what was met twice for a moment", got)
 	}
 }
