@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"sluice/agent/config"
@@ -41,9 +40,8 @@ type loop struct {
 	notifier  *notify.Notifier
 
 	lastWrite time.Time
-	// bulk says that a list of everything came in, from the cache or the source, and its memory
-	// was not given back yet.
-	bulk     bool
+	// release is when the memory is given back that a list of everything needed; zero if it was.
+	release  time.Time
 	dirty    store.Dirty
 	nextSync time.Time // of the periodic look at flows
 
@@ -144,6 +142,7 @@ func (l *loop) run(ctx context.Context) {
 		now := time.Now()
 		l.write(ctx, now)
 		l.checkFlows(ctx, now)
+		l.releaseMemory(now)
 		timer.Reset(time.Until(l.wake()))
 	}
 }
@@ -153,7 +152,7 @@ func (l *loop) take(b batch) {
 	switch {
 	case b.synced:
 		if !l.synced {
-			l.synced, l.bulk = true, true
+			l.synced, l.release = true, l.releaseTime()
 			for _, kind := range source.Kinds {
 				l.store.InStep(kind, l.store.ResourceVersion(kind), time.Now())
 			}
@@ -217,10 +216,6 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 			p.follow(ctx, true) // readiness, for example, can change without a rule
 		}
 	}
-	if l.bulk && !slices.ContainsFunc(l.proxiers, func(p *proxier) bool { return !p.queued.IsZero() }) {
-		l.bulk = false
-		l.releaseMemory()
-	}
 }
 
 // checkFlows looks for stale flows after writes. Each SyncPeriod it does so in any case, and what
@@ -248,6 +243,9 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 // checkFlows then do: anything else would make the loop turn without a pause.
 func (l *loop) wake() time.Time {
 	at := l.nextSync
+	if !l.release.IsZero() {
+		at = earlier(at, l.release)
+	}
 	if !l.planned {
 		return at
 	}

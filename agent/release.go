@@ -8,12 +8,23 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// releaseTime is when the memory can be given back that a list of everything needs, if it came in
+// now: rules and cache are written by then.
+func (l *loop) releaseTime() time.Time {
+	return time.Now().Add(l.cfg.CacheCommitInterval + time.Second)
+}
+
 // releaseMemory gives back what a list of everything needed: it is not needed again.
-func (l *loop) releaseMemory() {
+func (l *loop) releaseMemory(now time.Time) {
+	if l.release.IsZero() || now.Before(l.release) {
+		return
+	}
+	l.release = time.Time{}
 	l.store.ReleaseMemory()
 	debug.FreeOSMemory()
 	if err := releaseProgram(); err != nil {
