@@ -16,6 +16,7 @@ import (
 // place, and a chain exists while anything leads to it.
 type batch struct {
 	family proxy.Family
+	table  string // the name of the table that sets, chains and rules are in
 	defs   [setCount]setDef
 	seq    *uint32
 
@@ -35,7 +36,7 @@ type batch struct {
 const elementLimit = 56 << 10
 
 func newBatch(f proxy.Family, seq *uint32) *batch {
-	return &batch{family: f, defs: setDefs(f), seq: seq, ops: map[uint32]string{}}
+	return &batch{family: f, table: TableName, defs: setDefs(f), seq: seq, ops: map[uint32]string{}}
 }
 
 // reset forgets everything but keeps the buffers.
@@ -92,20 +93,20 @@ func (b *batch) deleteTable(name string) {
 func (b *batch) newSet(id setID) {
 	d := &b.defs[id]
 	b.message(&b.first, unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, "create set "+d.name)
-	d.create(&b.first, id)
+	d.create(&b.first, b.table, id)
 	b.first.end()
 }
 
 // emptySet removes all elements of a set.
 func (b *batch) emptySet(id setID) {
 	b.message(&b.first, unix.NFT_MSG_DELSETELEM, 0, "empty set "+b.defs[id].name)
-	b.defs[id].nameForElements(&b.first)
+	b.defs[id].nameForElements(&b.first, b.table)
 	b.first.end()
 }
 
 func (b *batch) deleteSet(id setID) {
 	b.message(&b.first, unix.NFT_MSG_DELSET, 0, "delete set "+b.defs[id].name)
-	b.first.text(unix.NFTA_SET_TABLE, TableName)
+	b.first.text(unix.NFTA_SET_TABLE, b.table)
 	b.first.text(unix.NFTA_SET_NAME, b.defs[id].name)
 	b.first.end()
 }
@@ -121,7 +122,7 @@ func (b *batch) dropElements(id setID) {
 func (b *batch) newChain(name string, h *hook) {
 	s := &b.first
 	b.message(s, unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, "create chain "+name)
-	s.text(unix.NFTA_CHAIN_TABLE, TableName)
+	s.text(unix.NFTA_CHAIN_TABLE, b.table)
 	s.text(unix.NFTA_CHAIN_NAME, name)
 	if h != nil {
 		n := s.nest(unix.NFTA_CHAIN_HOOK)
@@ -138,12 +139,12 @@ func (b *batch) newChain(name string, h *hook) {
 func (b *batch) setRules(name string, rules []rule) error {
 	s := &b.first
 	b.message(s, unix.NFT_MSG_DELRULE, 0, "empty chain "+name)
-	s.text(unix.NFTA_RULE_TABLE, TableName)
+	s.text(unix.NFTA_RULE_TABLE, b.table)
 	s.text(unix.NFTA_RULE_CHAIN, name)
 	s.end()
 	for _, r := range rules {
 		b.message(s, unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, "add a rule to chain "+name)
-		s.text(unix.NFTA_RULE_TABLE, TableName)
+		s.text(unix.NFTA_RULE_TABLE, b.table)
 		s.text(unix.NFTA_RULE_CHAIN, name)
 		list := s.nest(unix.NFTA_RULE_EXPRESSIONS)
 		for _, e := range r.exprs {
@@ -165,7 +166,7 @@ func (b *batch) setRules(name string, rules []rule) error {
 func (b *batch) deleteChain(name string) {
 	s := &b.last
 	b.message(s, unix.NFT_MSG_DELCHAIN, 0, "delete chain "+name)
-	s.text(unix.NFTA_CHAIN_TABLE, TableName)
+	s.text(unix.NFTA_CHAIN_TABLE, b.table)
 	s.text(unix.NFTA_CHAIN_NAME, name)
 	s.end()
 }
@@ -235,7 +236,7 @@ func (b *batch) openElements(s *stream, open *int, typ int, flags uint16, id set
 			verb = "remove from "
 		}
 		b.message(s, typ, flags, verb+b.defs[id].name)
-		b.defs[id].nameForElements(s)
+		b.defs[id].nameForElements(s, b.table)
 		*open = s.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	}
 	return s

@@ -46,7 +46,7 @@ func ReadCounters(opts Options, fn func(Counter)) error {
 		}
 	}
 	for range counterAttempts {
-		again, err := c.dumpOnce(nfproto(opts.Family), unix.NFT_MSG_GETSETELEM, set.nameForElements, func(attrs []byte) { eachElement(attrs, each) })
+		again, err := c.dumpOnce(nfproto(opts.Family), unix.NFT_MSG_GETSETELEM, set.inTable(TableName), func(attrs []byte) { eachElement(attrs, each) })
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			return nil

@@ -17,7 +17,7 @@ import (
 func (w *Writer) readElements(id setID, restart func(), fn func(k elemKey, v elemValue, expires time.Duration)) error {
 	set := &w.batch.defs[id]
 	each := func(e []byte) { fn(parseElement(id, e)) }
-	err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, set.nameForElements, restart, func(attrs []byte) { eachElement(attrs, each) })
+	err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, set.inTable(TableName), restart, func(attrs []byte) { eachElement(attrs, each) })
 	if err != nil {
 		return fmt.Errorf("read set %s of table %s: %w", set.name, TableName, err)
 	}

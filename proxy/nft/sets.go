@@ -175,8 +175,8 @@ func (d *setDef) flags() uint32 {
 }
 
 // create encodes the attributes of NFT_MSG_NEWSET.
-func (d *setDef) create(s *stream, id setID) {
-	s.text(unix.NFTA_SET_TABLE, TableName)
+func (d *setDef) create(s *stream, table string, id setID) {
+	s.text(unix.NFTA_SET_TABLE, table)
 	s.text(unix.NFTA_SET_NAME, d.name)
 	s.be32(unix.NFTA_SET_ID, uint32(id)+1)
 	s.be32(unix.NFTA_SET_FLAGS, d.flags())
@@ -216,9 +216,14 @@ func (d *setDef) create(s *stream, id setID) {
 }
 
 // nameForElements encodes which set a message about elements is for.
-func (d *setDef) nameForElements(s *stream) {
-	s.text(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
+func (d *setDef) nameForElements(s *stream, table string) {
+	s.text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
 	s.text(unix.NFTA_SET_ELEM_LIST_SET, d.name)
+}
+
+// inTable is nameForElements for a dump.
+func (d *setDef) inTable(table string) func(*stream) {
+	return func(s *stream) { d.nameForElements(s, table) }
 }
 
 // The types of a set's user data (enum nftnl_udata_set_types in libnftnl's udata.h).
