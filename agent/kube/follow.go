@@ -159,6 +159,7 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		cancel()
 		return nil, f.notOpened(ctx, err)
 	}
+	f.problems.begins(f.holder("watch"))
 	return newWatcher(w, watcherOptions{
 		quiet:  f.limits,
 		alive:  func() { f.works("watch") },

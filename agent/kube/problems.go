@@ -117,21 +117,42 @@ func (p *problems) works(holder string) {
 	}
 }
 
+// begins notes that something of holder has begun well. It is open whether it goes on so,
+// but what is no problem yet it does not meet.
+func (p *problems) begins(holder string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pr := range p.byClass {
+		if !pr.lasts && pr.release(holder) {
+			p.signal()
+		}
+	}
+}
+
 // release lets holder go from all classes but one. It tells whether it had any.
 func (p *problems) release(holder, but string) bool {
 	had := false
 	for class, pr := range p.byClass {
-		if _, ok := pr.holders[holder]; !ok || class == but {
-			continue
-		}
-		delete(pr.holders, holder)
-		had = true
-		if len(pr.holders) == 0 {
-			pr.freeAt = time.Now()
-			p.signal()
+		if class != but && pr.release(holder) {
+			had = true
+			if len(pr.holders) == 0 {
+				p.signal()
+			}
 		}
 	}
 	return had
+}
+
+// release lets holder go, and tells whether it was one.
+func (pr *problem) release(holder string) bool {
+	if _, ok := pr.holders[holder]; !ok {
+		return false
+	}
+	delete(pr.holders, holder)
+	if len(pr.holders) == 0 {
+		pr.freeAt = time.Now()
+	}
+	return true
 }
 
 func (p *problems) signal() {

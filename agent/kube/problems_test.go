@@ -84,6 +84,21 @@ func TestProblems(t *testing.T) {
 			}
 			p.works("y")
 		}, []string{"WARN began: internal error", "INFO ended: internal error"}},
+		{"an error of a server that starts twice", func(p *problems) {
+			p.failing("x", broken, starting)
+			p.begins("x") // a watch on which nothing comes
+			time.Sleep(starting)
+			p.failing("x", broken, starting)
+			p.works("x")
+		}, nil},
+		{"a beginning does not end a problem", func(p *problems) {
+			for range 100 {
+				p.failed("x", away)
+				p.begins("x")
+				time.Sleep(maxPause)
+			}
+			p.works("x")
+		}, []string{"WARN began: connection refused", "INFO ended: connection refused"}},
 		{"works all the time", func(p *problems) { p.works("x") }, nil},
 	}
 	for _, tt := range tests {
