@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 	"sluice/test/lab"
 )
@@ -28,6 +29,12 @@ func TestMain(m *testing.M) {
 // subjects are what the cases run against, by name.
 var subjects = map[string]func(*lab.Lab, proxy.Family) (subject, error){
 	"nft": func(l *lab.Lab, f proxy.Family) (subject, error) { return newNFT(l, f, nft.Options{}) },
+	"iptables-nft": func(l *lab.Lab, f proxy.Family) (subject, error) {
+		return newIPTables(l, f, iptables.Options{Variant: iptables.NFT})
+	},
+	"iptables-legacy": func(l *lab.Lab, f proxy.Family) (subject, error) {
+		return newIPTables(l, f, iptables.Options{Variant: iptables.Legacy})
+	},
 }
 
 // layouts are the ways in which node's pods reach each other.

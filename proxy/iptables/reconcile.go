@@ -1,0 +1,174 @@
+package iptables
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"sluice/proxy"
+)
+
+// Reconcile implements proxy.Writer. The jumps to the chains come last, so that packets of an
+// empty kernel see all or nothing.
+func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, error) {
+	w.slots = nil
+	w.expect(false)
+	w.known = [tableCount]map[string]known{}
+	w.rules.fill(s)
+	r := reconciler{w: w}
+	for t := range tableCount {
+		if err := r.read(ctx, t); err != nil {
+			return proxy.Stats{}, err
+		}
+	}
+	r.compare()
+	if r.stats.Added+r.stats.Removed > 0 || r.work {
+		if err := w.restore(ctx, r.input); err != nil {
+			return proxy.Stats{}, err
+		}
+	}
+	if err := r.lead(); err != nil {
+		return proxy.Stats{}, err
+	}
+	w.known = r.want
+	w.expect(true)
+	return r.stats, nil
+}
+
+// reconciler is one run of Reconcile.
+type reconciler struct {
+	w    *Writer
+	want [tableCount]map[string]known
+	have [tableCount]map[string]saved
+	// leading are the rules of other chains that lead to ours.
+	leading [tableCount][]string
+	// write are the chains that differ; the value is the number of the last pass that wrote them.
+	write   [tableCount]map[string]int
+	order   [tableCount][]string // the same, in order
+	gone    [tableCount][]string
+	surplus [tableCount][]string // of leading
+	missing []jump
+	pass    int
+	work    bool
+	stats   proxy.Stats
+}
+
+func (r *reconciler) read(ctx context.Context, t table) error {
+	have := map[string]saved{}
+	r.have[t] = have
+	return r.w.read(ctx, t, reader{
+		chain: func(name []byte) { have[string(name)] = saved{} },
+		rule: func(name, line []byte) {
+			c := have[string(name)]
+			c.digest = c.digest.add(line)
+			c.rules++
+			have[string(name)] = c
+		},
+		lead: func(line []byte) { r.leading[t] = append(r.leading[t], string(line)) },
+	})
+}
+
+// compare finds out what has to be written.
+func (r *reconciler) compare() {
+	for t := range tableCount {
+		r.want[t], r.write[t] = map[string]known{}, map[string]int{}
+	}
+	r.w.rules.chains(&r.w.chain, func(c *chain, own bool) {
+		k, seen := r.want[c.table][c.name]
+		if !own {
+			k.refs++
+		}
+		k.digest, k.rules = c.digest, int32(c.rules)
+		r.want[c.table][c.name] = k
+		if seen {
+			return
+		}
+		have, exists := r.have[c.table][c.name]
+		if exists && have.digest == c.digest {
+			r.stats.Unchanged += c.rules
+			return
+		}
+		r.stats.Added += c.rules
+		r.stats.Removed += have.rules
+		r.write[c.table][c.name] = 0
+		r.order[c.table] = append(r.order[c.table], c.name)
+		r.work = true
+	})
+	for t := range tableCount {
+		for name, have := range r.have[t] {
+			if _, wanted := r.want[t][name]; !wanted {
+				r.gone[t] = append(r.gone[t], name)
+				r.stats.Removed += have.rules
+				r.work = true
+			}
+		}
+		slices.Sort(r.gone[t])
+	}
+	r.compareJumps()
+}
+
+func (r *reconciler) compareJumps() {
+	r.surplus = r.leading
+	for _, j := range jumps {
+		i := slices.Index(r.surplus[j.table], j.line())
+		if i < 0 {
+			r.missing = append(r.missing, j)
+			r.stats.Added++
+			continue
+		}
+		r.surplus[j.table] = slices.Delete(r.surplus[j.table], i, i+1)
+	}
+	for t := range tableCount {
+		for i, line := range r.surplus[t] {
+			r.surplus[t][i] = strings.Replace(line, "-A", "-D", 1)
+			r.stats.Removed++
+			r.work = true
+		}
+	}
+}
+
+// input writes what iptables-restore is to do.
+func (r *reconciler) input(to io.Writer) error {
+	r.pass++
+	out := bufio.NewWriterSize(to, 1<<16)
+	for t := range tableCount {
+		if len(r.order[t])+len(r.gone[t])+len(r.surplus[t]) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "*%s\n", t)
+		for _, line := range r.surplus[t] {
+			fmt.Fprintln(out, line)
+		}
+		for _, name := range r.order[t] {
+			fmt.Fprintf(out, ":%s - [0:0]\n", name)
+		}
+		for _, name := range r.gone[t] {
+			fmt.Fprintf(out, ":%s - [0:0]\n", name)
+		}
+		r.w.rules.chains(&r.w.chain, func(c *chain, _ bool) {
+			if pass, differs := r.write[c.table][c.name]; differs && pass != r.pass && c.table == t {
+				r.write[c.table][c.name] = r.pass
+				out.Write(c.text)
+			}
+		})
+		for _, name := range r.gone[t] {
+			fmt.Fprintf(out, "-X %s\n", name)
+		}
+		fmt.Fprintln(out, "COMMIT")
+	}
+	return out.Flush() // it keeps the first error
+}
+
+// lead puts in the jumps that are missing.
+func (r *reconciler) lead() error {
+	for _, j := range r.missing {
+		err := inNamespace(r.w.opts.NetNS, func() error { return r.w.ipt.Insert(j.table.String(), j.from, 1, j.spec...) })
+		if err != nil {
+			return fmt.Errorf("lead packets of chain %s of table %s (%v) to %s: %w", j.from, j.table, r.w.opts.Family, j.spec[len(j.spec)-1], explain(err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package iptables
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// restore runs iptables-restore once, for all tables. input writes its input, the same if it is called twice.
+func (w *Writer) restore(ctx context.Context, input func(io.Writer) error) error {
+	buffered := func(to io.Writer) error {
+		b := bufio.NewWriterSize(to, 1<<16)
+		if err := input(b); err != nil {
+			return err
+		}
+		return b.Flush()
+	}
+	err := run(ctx, w.opts.NetNS, buffered, nil, w.variant.Restore, "--noflush", "-w", strconv.Itoa(w.opts.lockSeconds()))
+	if err == nil {
+		return nil
+	}
+	var failed *commandError
+	if errors.As(err, &failed) {
+		if n, ok := failedLine(failed.stderr); ok {
+			f := lineFinder{number: n}
+			_ = input(&f)
+			if len(f.line) > 0 {
+				err = fmt.Errorf("%w; line %d is: %s", err, n, f.line)
+			}
+		}
+	}
+	return fmt.Errorf("write rules (%v): %w", w.opts.Family, explain(err))
+}
+
+// errorLine finds the number of a line in the messages of iptables-restore.
+var errorLine = regexp.MustCompile(`(?:line:? )(\d+)`)
+
+func failedLine(stderr string) (int, bool) {
+	m := errorLine.FindStringSubmatch(stderr)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return n, err == nil
+}
+
+// lineFinder keeps the line of a number of what is written to it.
+type lineFinder struct {
+	number int // lines still to come, up to the one that is looked for
+	line   []byte
+}
+
+func (f *lineFinder) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0 && f.number > 0; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		if f.number == 1 {
+			f.line = append(f.line, line...)
+		}
+		if ended {
+			f.number--
+		}
+		rest = after
+	}
+	return len(p), nil
+}
+
+// The exit status of iptables and iptables-restore where the xtables lock, or another resource, was not to be had
+// (RESOURCE_PROBLEM of xtables.h).
+const resourceProblem = 4
+
+// ErrLocked is part of errors where another program held the xtables lock for too long.
+var ErrLocked = errors.New("another program holds the xtables lock (/run/xtables.lock) for too long: see which one with `fuser -v /run/xtables.lock`; it is tried again")
+
+// explain adds cause and remedy to errors that a user can do something about.
+func explain(err error) error {
+	var failed *commandError
+	if errors.As(err, &failed) {
+		text := []byte(failed.stderr)
+		switch {
+		case failed.status() == resourceProblem && bytes.Contains(text, []byte("xtables lock")):
+			return fmt.Errorf("%w: %w", ErrLocked, err)
+		case bytes.Contains(text, []byte("Permission denied")), bytes.Contains(text, []byte("you must be root")), bytes.Contains(text, []byte("Operation not permitted")):
+			return fmt.Errorf("%w; run as root or with CAP_NET_ADMIN and CAP_NET_RAW", err)
+		}
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w; was iptables removed? install the package iptables", err)
+	}
+	return err
+}

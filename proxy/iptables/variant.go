@@ -1,0 +1,174 @@
+package iptables
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strings"
+
+	"sluice/proxy"
+)
+
+// The names of the variants.
+const (
+	NFT    = "nft"    // rules are in nf_tables
+	Legacy = "legacy" // rules are in ip_tables and ip6_tables
+)
+
+// Variant is one of the two programs that are called iptables, for one family. Their rules do not know of each other.
+type Variant struct {
+	// Name is NFT or Legacy.
+	Name string
+	// Path, Restore and Save are the commands.
+	Path, Restore, Save string
+	// Version, like 1.8.9.
+	Version string
+	// Hint is true if the kubelet uses it: its hint is in the table mangle.
+	Hint bool
+	// Others is the number of chains of Kubernetes, CNI plugins and Docker, Ours that of sluice's.
+	Others, Ours int
+}
+
+func (v Variant) String() string { return fmt.Sprintf("%s (%s %s)", v.Path, v.Name, v.Version) }
+
+// ErrNoIPTables is returned where no iptables is installed.
+var ErrNoIPTables = errors.New("no iptables command was found: install the package iptables")
+
+// baseCommand is the command of a family that the system's administrator chose a variant for.
+func baseCommand(f proxy.Family) string {
+	if f == proxy.IPv6 {
+		return "ip6tables"
+	}
+	return "iptables"
+}
+
+// Variants returns the variants of a family that are installed, each once, the system's choice first.
+func Variants(ctx context.Context, opts Options) ([]Variant, error) {
+	var list []Variant
+	var errs []error
+	base := baseCommand(opts.Family)
+	for _, name := range []string{base, base + "-nft", base + "-legacy"} {
+		v, err := variant(ctx, opts.NetNS, name)
+		if err != nil {
+			if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+			continue
+		}
+		known := false
+		for _, have := range list {
+			known = known || have.Name == v.Name
+		}
+		if !known {
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.Join(append(errs, fmt.Errorf("find %s: %w", base, ErrNoIPTables))...)
+	}
+	return list, nil
+}
+
+func variant(ctx context.Context, netns int, name string) (v Variant, err error) {
+	for _, c := range []struct {
+		path *string
+		name string
+	}{{&v.Path, name}, {&v.Restore, name + "-restore"}, {&v.Save, name + "-save"}} {
+		if *c.path, err = exec.LookPath(c.name); err != nil {
+			return v, err
+		}
+	}
+	err = run(ctx, netns, nil, func(r io.Reader) error {
+		// iptables v1.8.9 (nf_tables); before 1.8 there was legacy alone and no word in brackets.
+		line, err := bufio.NewReader(io.LimitReader(r, 200)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		words := strings.Fields(line)
+		if len(words) < 2 || !strings.HasPrefix(words[1], "v") {
+			return fmt.Errorf("read the version of %s: %q is none", v.Path, line)
+		}
+		v.Version, v.Name = words[1][1:], Legacy
+		if strings.Contains(line, "(nf_tables)") {
+			v.Name = NFT
+		}
+		return nil
+	}, v.Path, "--version")
+	return v, err
+}
+
+// look counts the chains that tell who uses a variant.
+func (v *Variant) look(ctx context.Context, netns int) error {
+	v.Hint, v.Others, v.Ours = false, 0, 0
+	return run(ctx, netns, nil, func(r io.Reader) error {
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			chain, ok := strings.CutPrefix(lines.Text(), ":")
+			if !ok {
+				continue
+			}
+			chain, _, _ = strings.Cut(chain, " ")
+			switch {
+			case chain == "KUBE-IPTABLES-HINT", chain == "KUBE-KUBELET-CANARY":
+				v.Hint = true
+			case strings.HasPrefix(chain, prefix):
+				v.Ours++
+			default:
+				for _, other := range []string{"KUBE-", "CNI-", "FLANNEL-", "DOCKER"} {
+					if strings.HasPrefix(chain, other) {
+						v.Others++
+					}
+				}
+			}
+		}
+		return lines.Err()
+	}, v.Save)
+}
+
+// Detect chooses the variant that the machine uses: the one that the kubelet uses, else the one that
+// other programs have chains in, else the system's choice. why is a sentence for the log; mixed is one
+// about rules in both variants, empty if there are none.
+func Detect(ctx context.Context, opts Options) (chosen Variant, why, mixed string, err error) {
+	list, err := Variants(ctx, opts)
+	if err != nil {
+		return Variant{}, "", "", err
+	}
+	for i := range list {
+		if err := list[i].look(ctx, opts.NetNS); err != nil {
+			if len(list) == 1 {
+				return Variant{}, "", "", fmt.Errorf("look which chains %s has: %w", list[i], err)
+			}
+			list[i].Hint, list[i].Others, list[i].Ours = false, -1, 0 // the kernel does not have it
+		}
+	}
+	chosen, why = choose(list)
+	if len(list) == 2 && list[0].inUse() && list[1].inUse() {
+		mixed = fmt.Sprintf("%v: there are rules in both variants of iptables: %d chains of other programs in %s, %d in %s; packets pass both. Choose one by update-alternatives --config %s, and reboot",
+			opts.Family, list[0].Others, list[0].Name, list[1].Others, list[1].Name, baseCommand(opts.Family))
+	}
+	return chosen, why, mixed, nil
+}
+
+func (v Variant) inUse() bool { return v.Hint || v.Others > 0 }
+
+func choose(list []Variant) (Variant, string) {
+	for _, v := range list {
+		if v.Hint {
+			return v, fmt.Sprintf("%s is used, as the kubelet does.", v)
+		}
+	}
+	most := list[0]
+	for _, v := range list[1:] {
+		if v.Others > most.Others {
+			most = v
+		}
+	}
+	if most.Others > 0 {
+		return most, fmt.Sprintf("%s is used, as other programs have %d chains there.", most, most.Others)
+	}
+	return most, fmt.Sprintf("%s is used, the system's choice.", most)
+}

@@ -1,0 +1,51 @@
+package dataplane
+
+import (
+	"context"
+	"strings"
+
+	"sluice/proxy"
+	"sluice/proxy/iptables"
+	"sluice/test/lab"
+)
+
+func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error) {
+	o.Family, o.NetNS = f, l.Node.FD()
+	return newWriterSubject(l, f,
+		func() (proxy.Writer, error) { return iptables.New(o) },
+		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) })
+}
+
+// iptablesSave is the command of a variant and family that lists a table.
+func iptablesSave(f proxy.Family, variant string) string {
+	if f == proxy.IPv6 {
+		return "ip6tables-" + variant + "-save"
+	}
+	return "iptables-" + variant + "-save"
+}
+
+// iptablesLeftovers lists the chains, and the rules of chains that lead on, that there are only for objects.
+func iptablesLeftovers(ctx context.Context, l *lab.Lab, f proxy.Family, variant string) ([]string, error) {
+	always := map[string]bool{}
+	for _, name := range []string{"SERVICES", "POSTROUTING", "MASQUERADE", "OFF-CLUSTER", "HAIRPIN", "ANSWERS", "NO-ENDPOINTS", "CLUSTER-IPS", "REJECT"} {
+		always["SLUICE-"+name] = true
+	}
+	var left []string
+	for _, table := range []string{"nat", "filter"} {
+		out, err := l.Node.Run(ctx, "", iptablesSave(f, variant), "-t", table)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(out) {
+			words := strings.Fields(line)
+			switch {
+			case strings.HasPrefix(line, ":SLUICE-") && !always[words[0][1:]]:
+				left = append(left, line)
+			case strings.HasPrefix(line, "-A SLUICE-SERVICES"), strings.HasPrefix(line, "-A SLUICE-HAIRPIN"),
+				strings.HasPrefix(line, "-A SLUICE-NO-ENDPOINTS"), strings.HasPrefix(line, "-A SLUICE-CLUSTER-IPS"):
+				left = append(left, line)
+			}
+		}
+	}
+	return left, nil
+}
