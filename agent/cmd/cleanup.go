@@ -1,31 +1,49 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"sluice/agent/status"
 	"sluice/proxy"
+	"sluice/proxy/kubeproxy"
 	"sluice/proxy/nft"
+	"sluice/proxy/probe"
 )
 
-// Cleanup removes from the kernel what the agent wrote.
+// writerCleanups remove what each writer wrote in a family; it is no error if that is nothing.
+var writerCleanups = []struct {
+	name   string
+	remove func(context.Context, proxy.Family) error
+}{
+	{"nftables", removeNFTables},
+}
+
+// Cleanup removes from the kernel what the agent wrote, or what kube-proxy did.
 func Cleanup() *cli.Command {
 	flags := newConfigFlags("socket", "config")
+	kubeProxy := &flag{name: "kube-proxy", usage: "remove what kube-proxy left instead: its nftables tables and its iptables chains"}
 	return &cli.Command{
 		Name:      "cleanup",
-		Usage:     "remove the agent's rules from the kernel",
-		UsageText: "sluice cleanup",
-		Description: "Removes all that an agent wrote, of both IP families. Services are not\n" +
-			"reachable then. Needs root (CAP_NET_ADMIN). Refuses while an agent runs: it\n" +
-			"would write its rules again.\n\n" +
-			"Exit codes: 0 nothing of sluice is left, 1 failure or an agent is running,\n" +
+		Usage:     "remove the agent's rules, or kube-proxy's, from the kernel",
+		UsageText: "sluice cleanup [--kube-proxy]",
+		Description: "Removes all that an agent wrote, of both IP families, whatever --proxy-mode\n" +
+			"was. Services are not reachable then. Needs root (CAP_NET_ADMIN). Refuses\n" +
+			"while an agent runs: it would write its rules again.\n\n" +
+			"With --kube-proxy it removes what kube-proxy left, and nothing else; an agent\n" +
+			"may run meanwhile. The rules of the kubelet, of network policies and of CNI\n" +
+			"plugins stay. Turn kube-proxy off first (k3s: disable-kube-proxy: true on all\n" +
+			"servers), or it writes its rules again.\n\n" +
+			"Exit codes: 0 nothing of it is left, 1 failure or an agent is running,\n" +
 			"2 wrong arguments.\n\n" +
 			"Examples:\n" +
-			"   sluice cleanup",
-		Flags: flags.and(),
+			"   sluice cleanup\n" +
+			"   sluice cleanup --kube-proxy",
+		Flags: flags.and(kubeProxy),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
@@ -34,6 +52,9 @@ func Cleanup() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if kubeProxy.on() {
+				return cleanupKubeProxy(c)
+			}
 			// With the socket claimed no agent can start meanwhile.
 			claim, err := status.Listen(c.Context, cfg.Socket)
 			if err != nil {
@@ -41,9 +62,11 @@ func Cleanup() *cli.Command {
 			}
 			defer claim.Close()
 			var errs []error
-			for _, f := range proxy.Families {
-				if err := nft.Cleanup(c.Context, nft.Options{Family: f}); err != nil {
-					errs = append(errs, fmt.Errorf("remove the %v rules: %w", f, err))
+			for _, w := range writerCleanups {
+				for _, f := range proxy.Families {
+					if err := w.remove(c.Context, f); err != nil {
+						errs = append(errs, fmt.Errorf("remove the %v rules of %s: %w", f, w.name, err))
+					}
 				}
 			}
 			if len(errs) > 0 {
@@ -53,4 +76,30 @@ func Cleanup() *cli.Command {
 			return err
 		},
 	}
+}
+
+func removeNFTables(ctx context.Context, f proxy.Family) error {
+	if exists, err := nft.TableExists(nft.Options{Family: f}, nft.TableName); err != nil || !exists {
+		return err
+	}
+	return nft.Cleanup(ctx, nft.Options{Family: f})
+}
+
+// cleanupKubeProxy removes kube-proxy's rules and lists what it removed and what it had to keep.
+func cleanupKubeProxy(c *cli.Context) error {
+	removed, err := kubeproxy.Cleanup(c.Context)
+	var b strings.Builder
+	for _, l := range removed {
+		if len(l.Chains) > 0 || l.Place == probe.NFTables {
+			fmt.Fprintf(&b, "Removed %v.\n", l)
+		}
+		if len(l.Kept) > 0 {
+			fmt.Fprintf(&b, "Kept %s in table %s of %s (%v): chains that are not kube-proxy's lead there.\n", strings.Join(l.Kept, ", "), l.Table, l.Place, l.Family)
+		}
+	}
+	if len(removed) == 0 && err == nil {
+		b.WriteString("kube-proxy has no rules here.\n")
+	}
+	_, werr := fmt.Fprint(c.App.Writer, b.String())
+	return errors.Join(err, werr)
 }

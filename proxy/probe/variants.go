@@ -75,12 +75,15 @@ func variant(ctx context.Context, suffix string) (Variant, bool) {
 	return v, true
 }
 
+// k3sPrograms is where k3s keeps the iptables that it uses on machines without one.
+const k3sPrograms = "/var/lib/rancher/k3s/data/current/bin/aux"
+
 // look finds a program, also where administrators' programs are when the PATH does not say so.
 func look(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin"} {
+	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin", k3sPrograms} {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return path
 		}

@@ -1,4 +1,4 @@
-// Package kubeproxy starts a real kube-proxy in its nftables mode in a namespace of the lab.
+// Package kubeproxy starts a real kube-proxy in a namespace of the lab.
 package kubeproxy
 
 import (
@@ -18,6 +18,8 @@ const TableName = "kube-proxy"
 
 // Config is what differs between uses. The fields have the names and meanings of KubeProxyConfiguration's.
 type Config struct {
+	// Mode empty is nftables.
+	Mode       string
 	Kubeconfig string
 	// ContentType to ask the API server for; empty is protobuf.
 	ContentType       string
@@ -42,10 +44,14 @@ func (c *Config) document() ([]byte, error) {
 	if c.MinSyncPeriod != "" {
 		nftables["minSyncPeriod"] = c.MinSyncPeriod
 	}
+	mode := c.Mode
+	if mode == "" {
+		mode = "nftables"
+	}
 	return yaml.Marshal(map[string]any{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
 		"clientConnection":  map[string]any{"kubeconfig": c.Kubeconfig, "contentType": c.ContentType, "qps": 1000, "burst": 1000},
-		"mode":              "nftables",
+		"mode":              mode,
 		"nftables":          nftables,
 		"hostnameOverride":  c.HostnameOverride,
 		"nodePortAddresses": c.NodePortAddresses,
