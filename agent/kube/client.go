@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +24,10 @@ const (
 	requestsPerSecond = 50
 	requestsBurst     = 100
 )
+
+// dialTimeout is how long a connection may take to be made. The kernel sends a packet that is lost again after
+// 1, 3, 7, 15 and 31 s: a new attempt is there sooner than a late one when the network is back.
+const dialTimeout = 5 * time.Second
 
 // client speaks to one API server with one set of credentials.
 type client struct {
@@ -44,6 +50,7 @@ func newClient(cfg *rest.Config) (*client, error) {
 	// Only lists would be compressed: the server does not compress watches. Both machines' time is
 	// dearer than the bytes of the rare list.
 	cfg.DisableCompression = true
+	cfg.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &tracer{rt} })
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
