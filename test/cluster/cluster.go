@@ -45,6 +45,9 @@ type Cluster struct {
 	CA *Authority
 	// URL of the API server.
 	URL string
+	// ServiceCIDRs are the ranges of ClusterIPs of a server without data, lab.ServiceCIDRs unless they are changed before StartServer.
+	// The first address is that of the Service default/kubernetes.
+	ServiceCIDRs string
 
 	ns       *lab.Namespace // nil on loopback
 	dir      *tempdir.Dir
@@ -87,7 +90,7 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{programs: peers, running: map[string]*process.Process{}}
+	c := &Cluster{ServiceCIDRs: fmt.Sprintf("%v,%v", lab.ServiceCIDRs[proxy.IPv4], lab.ServiceCIDRs[proxy.IPv6]), programs: peers, running: map[string]*process.Process{}}
 	if err := c.begin(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Close())
 	}
@@ -184,7 +187,7 @@ func (c *Cluster) StartServer(ctx context.Context) error {
 		"--token-auth-file", c.file("tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", c.file("sa.key"),
 		"--service-account-signing-key-file", c.file("sa.key"), "--cert-dir", c.dir.Path, "--shutdown-delay-duration", "0s",
-		"--service-cluster-ip-range", fmt.Sprintf("%v,%v", lab.ServiceCIDRs[proxy.IPv4], lab.ServiceCIDRs[proxy.IPv6]))
+		"--service-cluster-ip-range", c.ServiceCIDRs)
 	if err != nil {
 		return err
 	}

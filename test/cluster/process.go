@@ -81,9 +81,12 @@ func (c *Cluster) SaveEtcd(name string) error {
 	return os.CopyFS(c.file("saved-"+name), os.DirFS(c.file("etcd")))
 }
 
+// ForgetEtcd removes etcd's data: what starts then is another cluster. Neither server may run meanwhile.
+func (c *Cluster) ForgetEtcd() error { return os.RemoveAll(c.file("etcd")) }
+
 // RestoreEtcd brings back the data of SaveEtcd. Neither server may run meanwhile.
 func (c *Cluster) RestoreEtcd(name string) error {
-	if err := os.RemoveAll(c.file("etcd")); err != nil {
+	if err := c.ForgetEtcd(); err != nil {
 		return err
 	}
 	return os.CopyFS(c.file("etcd"), os.DirFS(c.file("saved-"+name)))

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // have begun a pause between two attempts, or TCP one between two packets.
 const inStep = 60 * time.Second
 
+// soonInStep is how long that may take where no connection was left open, as after the server was killed: a pause of
+// up to 5 s, or as long for an attempt to connect, and some seconds for requests on a busy machine.
+const soonInStep = 8 * time.Second
+
 // TestEndToEnd shares one control plane, as it takes seconds to start: each test has a lab of its own, and
 // deletes what it made.
 func TestEndToEnd(t *testing.T) {
@@ -56,6 +60,8 @@ func TestEndToEnd(t *testing.T) {
 		{"restart without server", testRestart},
 		{"reboot", testReboot},
 		{"foreign cache", testForeignCache},
+		{"another cluster", testAnotherCluster},
+		{"long outage", testLongOutage},
 		{"token", testToken},
 		{"certificate", testCertificate},
 		{"older etcd", testOlderEtcd},
@@ -129,6 +135,16 @@ func (e *env) delete(objs ...cluster.Object) {
 func (e *env) restartServer() {
 	e.T.Helper()
 	e.must(e.cluster.KillServer())
+	e.must(e.cluster.StartServer(e.T.Context()))
+}
+
+// restartEtcd does something with etcd's data while neither server runs.
+func (e *env) restartEtcd(act func() error) {
+	e.T.Helper()
+	e.must(e.cluster.KillServer())
+	e.must(e.cluster.StopEtcd())
+	e.must(act())
+	e.must(e.cluster.StartEtcd())
 	e.must(e.cluster.StartServer(e.T.Context()))
 }
 

@@ -13,7 +13,7 @@ func testServer(e *env) {
 	e.apply(e.slices("web", "pod2", "far1")...)
 	e.Run()
 	clients := e.Connect(20*time.Millisecond, "pod1 tcp vip2:80", "outside tcp node:30080", "node udp vip2:80")
-	for _, pod := range []string{"pod3", "far2"} {
+	for i, pod := range []string{"pod3", "far2", "pod2"} {
 		e.must(e.cluster.KillServer())
 		e.AwaitProblem(rig.Patience, "cannot be reached")
 		if s, err := e.Status(); err != nil || !s.Healthy {
@@ -23,10 +23,13 @@ func testServer(e *env) {
 		ready := time.Now()
 		e.apply(e.service("new", "vip3"))
 		e.apply(e.slices("new", pod)...)
-		e.Reach(inStep, "pod1 tcp vip3:80", pod+":8080")
+		e.Reach(soonInStep, "pod1 tcp vip3:80", pod+":8080")
 		served := time.Since(ready).Round(time.Millisecond)
 		e.AwaitNoProblem(inStep)
 		e.T.Logf("in step %v after the server was ready, without a problem after %v", served, time.Since(ready).Round(time.Millisecond))
+		if n := e.Logged("a problem with the API server began"); n != i+1 {
+			e.T.Errorf("%d problems were logged in %d outages: a server that starts is none", n, i+1)
+		}
 	}
 
 	e.must(e.link.Down(e.T.Context())) // the server answers us, and not the agent
@@ -34,7 +37,7 @@ func testServer(e *env) {
 	e.apply(e.slices("new", "pod1")...)
 	e.must(e.link.Up(e.T.Context()))
 	up := time.Now()
-	e.Reach(inStep, "pod2 tcp vip3:80", "pod1:8080")
+	e.Reach(soonInStep, "pod2 tcp vip3:80", "pod1:8080")
 	e.T.Logf("in step %v after the link was up", time.Since(up).Round(time.Millisecond))
 	rig.EndUndisturbed(e.T, clients, "pod2:8080", "far1:8080")
 }
@@ -90,15 +93,7 @@ func testRestart(e *env) {
 func testOlderEtcd(e *env) {
 	e.apply(e.service("web", "vip2"))
 	e.apply(e.slices("web", "pod2")...)
-	servers := func(act func() error) {
-		e.T.Helper()
-		e.must(e.cluster.KillServer())
-		e.must(e.cluster.StopEtcd())
-		e.must(act())
-		e.must(e.cluster.StartEtcd())
-		e.must(e.cluster.StartServer(e.T.Context()))
-	}
-	servers(func() error { return e.cluster.SaveEtcd("older") })
+	e.restartEtcd(func() error { return e.cluster.SaveEtcd("older") })
 	e.Run()
 	e.Reach(0, "pod1 tcp vip2:80", "pod2:8080")
 	e.apply(e.service("later", "vip3"))
@@ -111,7 +106,7 @@ func testOlderEtcd(e *env) {
 	e.Reach(rig.Soon, "pod1 tcp vip2:80", "far2:8080")
 	e.awaitCached()
 
-	servers(func() error { return e.cluster.RestoreEtcd("older") })
+	e.restartEtcd(func() error { return e.cluster.RestoreEtcd("older") })
 	e.Reach(inStep, "pod1 tcp vip2:80", "pod2:8080")
 	e.Reach(inStep, "pod1 tcp vip3:80", "silence|unreachable|refused")
 	e.apply(e.service("other", "vip4"))

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,12 +64,21 @@ func testForeignCache(e *env) {
 	ours := e.cluster.TokenKubeconfig(cluster.ProxyToken)
 	foreign, err := cluster.NewAuthority()
 	e.must(err)
-	e.writeKubeconfig(strings.ReplaceAll(ours, base64.StdEncoding.EncodeToString(e.cluster.CA.PEM), base64.StdEncoding.EncodeToString(foreign.PEM)))
+	base64Of := base64.StdEncoding.EncodeToString
+	e.writeKubeconfig(strings.ReplaceAll(ours, base64Of(e.cluster.CA.PEM), base64Of(foreign.PEM)))
 	e.reboot()
 	e.Start()
 	e.AwaitLog(rig.Patience, "the cache is not used", "certificate authority")
 	e.Reach(0, "pod1 tcp vip2:80", "unreachable|silence")
 	e.End(9)
+
+	// While the authority is rotated both are trusted, and it is the same cluster.
+	e.writeKubeconfig(strings.ReplaceAll(ours, base64Of(e.cluster.CA.PEM), base64Of(slices.Concat(foreign.PEM, e.cluster.CA.PEM))))
+	e.startServing()
+	e.Reach(0, "pod1 tcp vip2:80", "pod2:8080")
+	e.Stop()
+	e.OnNode("nft", "delete", "table", "ip", "sluice")
+	e.OnNode("nft", "delete", "table", "ip6", "sluice")
 
 	e.writeKubeconfig(ours)
 	e.Args = append(e.Args, "--hostname-override", "another")
