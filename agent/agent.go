@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"sluice/proxy"
 	"sluice/proxy/conntrack"
 	"sluice/proxy/nft"
+	"sluice/proxy/probe"
 )
 
 // Run runs the agent until ctx ends. The rules stay then. It returns an error
@@ -56,6 +58,9 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 
 	l := newLoop(cfg, planner, log)
 	defer l.close()
+	if err := l.chooseMode(ctx); err != nil {
+		return err
+	}
 	if err := l.openFamilies(); err != nil {
 		return err
 	}
@@ -83,10 +88,11 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		running.Go(func() { health.Serve(ctx, cfg.HealthzBindAddress, l.tracker, health.Options{Log: log}) })
 	}
 	if cfg.MetricsBindAddress.IsValid() {
-		o := metrics.ServeOptions{Options: httpserver.Options{Log: log}, Mode: config.ModeNFTables, Config: &cfg}
+		o := metrics.ServeOptions{Options: httpserver.Options{Log: log}, Mode: l.mode, Config: &cfg}
 		running.Go(func() { metrics.Serve(ctx, cfg.MetricsBindAddress, l.metrics, o) })
 	}
 	running.Go(func() { l.notifier.Run(ctx) })
+	running.Go(func() { l.removeOther(ctx) })
 	failed := make(chan error, 1)
 	running.Go(func() {
 		if err := l.runSource(ctx); err != nil {
@@ -117,7 +123,7 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 		cfg: cfg, log: log, started: time.Now(), node: planner,
 		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
 		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
-		restart: make(chan struct{}, 1), ended: make(chan struct{}),
+		restart: make(chan struct{}, 1), ended: make(chan struct{}), written: make(chan struct{}),
 	}
 	l.release = l.releaseTime()
 	l.openSource()
@@ -128,13 +134,12 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 func (l *loop) openFamilies() error {
 	var errs []error
 	var peers nft.Peers
-	for _, f := range proxy.Families {
-		// A kernel without IPv6, or booted with ipv6.disable=1, has not this file.
-		if _, err := os.Stat("/proc/net/if_inet6"); f == proxy.IPv6 && err != nil {
-			l.log.Info("the kernel has no IPv6: only IPv4 is served")
-			continue
-		}
-		w, err := nft.New(nft.Options{Family: f, Peers: &peers, Log: l.log})
+	families := probe.Families()
+	if !slices.Contains(families, proxy.IPv6) {
+		l.log.Info("the kernel has no IPv6: only IPv4 is served")
+	}
+	for _, f := range families {
+		w, err := l.openWriter(f, &peers)
 		if err != nil {
 			l.log.Error("a family is not served", "family", f.String(), "error", err)
 			errs = append(errs, err)
@@ -155,6 +160,9 @@ func (l *loop) openFamilies() error {
 // openMetrics makes what tells others of the loop: the metrics, and systemd's notifier.
 func (l *loop) openMetrics() {
 	o := metrics.Options{Store: l.store, Health: l.tracker, Services: l.cfg.MetricsServices, Log: l.log}
+	if l.mode != config.ModeNFTables {
+		o.Services = 0 // only nftables counts the connections of a Service
+	}
 	for _, p := range l.proxiers {
 		o.Families = append(o.Families, p.family)
 	}

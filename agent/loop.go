@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"sluice/agent/config"
@@ -22,6 +23,7 @@ type loop struct {
 	log     *slog.Logger
 	started time.Time
 	source  source.Source
+	mode    string // config.ModeNFTables or config.ModeIPTables
 
 	store  *store.Store
 	cached store.Cached    // what the cache had at the start
@@ -40,6 +42,7 @@ type loop struct {
 	notifier  *notify.Notifier
 
 	lastWrite time.Time
+	complete  bool // everything was written since the start, in all families
 	// release is when the memory is given back that a list of everything needed; zero if it was.
 	release  time.Time
 	dirty    store.Dirty
@@ -50,6 +53,7 @@ type loop struct {
 	foreign chan *proxier
 	calls   chan func()
 	restart chan struct{} // the source is to begin anew
+	written chan struct{} // closed when complete is set
 	ended   chan struct{} // closed when run returns
 }
 
@@ -210,6 +214,10 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 				l.notifier.Ready()
 			}
 		}
+	}
+	if !l.complete && !slices.ContainsFunc(l.proxiers, func(p *proxier) bool { return !p.queued.IsZero() }) {
+		l.complete = true
+		close(l.written)
 	}
 	for _, p := range l.proxiers {
 		if p.queued.IsZero() && p.publisher.changed {

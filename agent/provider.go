@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"sluice/agent/config"
 	"sluice/agent/status"
 	"sluice/agent/version"
 	"sluice/proxy"
@@ -25,7 +24,7 @@ func (l *loop) Status(ctx context.Context) (s status.Status, err error) {
 
 func (l *loop) status() status.Status {
 	s := status.Status{
-		Version: version.Get().Version, PID: os.Getpid(), Started: l.started, Mode: config.ModeNFTables,
+		Version: version.Get().Version, PID: os.Getpid(), Started: l.started, Mode: l.mode,
 		Node:   l.cfg.NodeName,
 		Source: l.source.String(), Synced: l.synced, Objects: l.store.Counts(),
 		Problems: l.problems,

@@ -10,6 +10,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/kubeproxy"
 	"sluice/proxy/nft"
 	"sluice/proxy/probe"
@@ -21,6 +22,7 @@ var writerCleanups = []struct {
 	remove func(context.Context, proxy.Family) error
 }{
 	{"nftables", removeNFTables},
+	{"iptables", removeIPTables},
 }
 
 // Cleanup removes from the kernel what the agent wrote, or what kube-proxy did.
@@ -79,10 +81,11 @@ func Cleanup() *cli.Command {
 }
 
 func removeNFTables(ctx context.Context, f proxy.Family) error {
-	if exists, err := nft.TableExists(nft.Options{Family: f}, nft.TableName); err != nil || !exists {
-		return err
-	}
 	return nft.Cleanup(ctx, nft.Options{Family: f})
+}
+
+func removeIPTables(ctx context.Context, f proxy.Family) error {
+	return iptables.Cleanup(ctx, iptables.Options{Family: f})
 }
 
 // cleanupKubeProxy removes kube-proxy's rules and lists what it removed and what it had to keep.

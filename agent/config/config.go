@@ -27,7 +27,7 @@ const (
 	ModeAuto = "auto"
 	// ModeNFTables writes nftables rules.
 	ModeNFTables = "nftables"
-	// ModeIPTables is kube-proxy's other mode. No writer for it is built in.
+	// ModeIPTables writes iptables rules, for kernels without nf_tables.
 	ModeIPTables = "iptables"
 )
 
@@ -50,7 +50,7 @@ type Config struct {
 	// one that k3s writes for its own proxy, or another at a known place.
 	Kubeconfig string
 
-	// ProxyMode (--proxy-mode) is ModeAuto or ModeNFTables.
+	// ProxyMode (--proxy-mode) is one of the modes above.
 	ProxyMode string
 	// ClusterCIDRs (--cluster-cidr) are the pods' ranges, of both families.
 	ClusterCIDRs []netip.Prefix

@@ -85,7 +85,7 @@ func Options() []Option {
 			set:   list(func(c *Config) *[]string { return &c.NodePortAddresses })},
 
 		{Name: "proxy-mode", Placeholder: "MODE", Default: ModeAuto,
-			Usage: "auto or nftables",
+			Usage: "auto (nftables where the kernel has all that it needs, else iptables), nftables or iptables",
 			set:   oneOf(func(c *Config) *string { return &c.ProxyMode }, ModeAuto, ModeNFTables, ModeIPTables)},
 		{Name: "masquerade-all", Type: Bool,
 			Usage: "replace the source address of every connection to a ClusterIP",

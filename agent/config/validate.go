@@ -22,9 +22,6 @@ func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	if c.ProxyMode == ModeIPTables {
-		bad("--proxy-mode %s: this version writes nftables rules only; use auto or nftables", c.ProxyMode)
-	}
 	if msgs := validation.IsDNS1123Subdomain(c.NodeName); c.NodeName != "" && len(msgs) > 0 {
 		bad("--hostname-override %q cannot be a node's name: %s", c.NodeName, strings.Join(msgs, "; "))
 	}

@@ -23,7 +23,6 @@ func TestValidate(t *testing.T) {
 		}, nil},
 		{"no least time between writes", func(c *Config) { c.MinSyncPeriod = 0 }, nil},
 
-		{"iptables", func(c *Config) { c.ProxyMode = ModeIPTables }, []string{"--proxy-mode iptables", "auto or nftables"}},
 		{"node name", func(c *Config) { c.NodeName = "a_b" }, []string{`--hostname-override "a_b"`, "lower case"}},
 		{"bridge without name", func(c *Config) { c.DetectLocalMode = proxy.DetectBridgeInterface }, []string{"--pod-bridge-interface"}},
 		{"prefix without name", func(c *Config) { c.DetectLocalMode = proxy.DetectInterfaceNamePrefix }, []string{"--pod-interface-name-prefix"}},

@@ -14,7 +14,7 @@ import (
 // ServeOptions say what is served beside the metrics.
 type ServeOptions struct {
 	httpserver.Options
-	// Mode is how rules are written, as /proxyMode tells it: config.ModeNFTables.
+	// Mode is how rules are written, as /proxyMode tells it.
 	Mode string
 	// Config is the configuration in force, for /configz.
 	Config *config.Config

@@ -263,6 +263,9 @@ func (w *Writer) deleteUnused(b *batch, dead []chain) {
 
 // Cleanup removes the table of a family, whoever wrote it, unless another running program owns it.
 func Cleanup(ctx context.Context, opts Options) error {
+	if exists, err := TableExists(opts, TableName); err != nil || !exists {
+		return err
+	}
 	w, err := New(opts)
 	if err != nil {
 		return err
