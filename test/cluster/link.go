@@ -73,3 +73,10 @@ func (l *Link) Down(ctx context.Context) error {
 func (l *Link) Up(ctx context.Context) error {
 	return l.cluster.ns.IP(ctx, fmt.Sprintf("link set %s up", l.name))
 }
+
+// Reset ends the connections that the namespace has to the server, as when a router between them forgets them. Where
+// the kernel cannot (CONFIG_INET_DIAG_DESTROY), nothing happens.
+func (l *Link) Reset(ctx context.Context) error {
+	_, err := l.cluster.ns.Run(ctx, "", "ss", "--kill", "--tcp", "state", "established", "dst", l.Addr.String())
+	return err
+}

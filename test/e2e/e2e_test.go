@@ -66,6 +66,7 @@ func TestEndToEnd(t *testing.T) {
 		{"certificate", testCertificate},
 		{"older etcd", testOlderEtcd},
 		{"large cache", testLargeCache},
+		{"churn", testChurn},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newEnv(t, c)) })
 	}

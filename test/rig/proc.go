@@ -23,9 +23,15 @@ func (p *Process) Memory(line string) int64 {
 }
 
 // Threads counts the threads of the agent.
-func (p *Process) Threads() int {
+func (p *Process) Threads() int { return p.count("task") }
+
+// Files counts the agent's open file descriptors.
+func (p *Process) Files() int { return p.count("fd") }
+
+// count counts the entries of a directory in /proc/PID.
+func (p *Process) count(dir string) int {
 	p.T.Helper()
-	list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.Cmd.Process.Pid), "task"))
+	list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.Cmd.Process.Pid), dir))
 	if err != nil {
 		p.T.Fatal(err)
 	}
