@@ -1,0 +1,691 @@
+#!/bin/sh
+# Installs sluice as a service of this machine, or brings an installed one up to date:
+#
+#     curl -sfL https://github.com/sluice-proxy/sluice/releases/latest/download/install.sh | sh -
+#
+# Arguments are those of `sluice agent`:
+#
+#     curl ... | sh -s - --cluster-cidr 10.42.0.0/16
+#
+# Environment variables:
+#
+#   INSTALL_SLUICE_EXEC           arguments of `sluice agent`, as those of the script
+#   INSTALL_SLUICE_VERSION        version to install, like v1.2.3 (default: the latest)
+#   INSTALL_SLUICE_URL            folder to download from, in place of the release page; a version is a folder in it
+#   INSTALL_SLUICE_SKIP_DOWNLOAD  true: use the program that is in place already
+#   INSTALL_SLUICE_SKIP_ENABLE    true: neither start it when the machine starts, nor now
+#   INSTALL_SLUICE_SKIP_START     true: do not start it now
+#   INSTALL_SLUICE_FORCE_RESTART  true: start it anew even if nothing changed
+#   INSTALL_SLUICE_FORCE          true: install although kube-proxy is at work here
+#   INSTALL_SLUICE_BIN_DIR        where the programs go (default: /usr/local/bin, or /opt/bin if that is read-only)
+#   INSTALL_SLUICE_SYSTEMD_DIR    where the systemd unit goes (default: /etc/systemd/system)
+#   SLUICE_*                      options of `sluice agent`; they go into the service's environment
+#
+# Arguments, options and folders that are not given stay as an earlier installation has them.
+
+# In braces, a script that was cut off on its way is an error and does nothing.
+{
+set -euf
+
+RELEASES=https://github.com/sluice-proxy/sluice/releases
+
+info() { printf '[INFO]  %s\n' "$*"; }
+
+warn() { printf '[WARN]  %s\n' "$*" >&2; }
+
+fatal() {
+	printf '[ERROR] %s\n' "$*" >&2
+	exit 1
+}
+
+is_true() { [ "$1" = true ]; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# as_root runs a program with root's rights.
+as_root() {
+	if [ -n "$SUDO" ]; then
+		"$SUDO" -- "$@"
+	else
+		"$@"
+	fi
+}
+
+# become_root finds out how to do what root may.
+become_root() {
+	SUDO=''
+	[ "$(id -u)" -ne 0 ] || return 0
+	have sudo || fatal "This must run as root: no sudo was found. Become root, by su for example, and run it again."
+	SUDO=sudo
+	as_root true || fatal "sudo does not let $(id -un) become root. Run this as root."
+}
+
+# need_plain refuses what could not be written into a service file as it is.
+need_plain() {
+	case $2 in
+	'' | *[!][A-Za-z0-9_./:,=@+-]*)
+		fatal "$1 \"$2\" is empty or has characters that the service's file cannot hold. Write --option=value, or set it in /etc/rancher/sluice/config.yaml."
+		;;
+	esac
+}
+
+find_service_manager() {
+	if have systemctl; then
+		SYSTEMD_DIR=${INSTALL_SLUICE_SYSTEMD_DIR:-/etc/systemd/system}
+		need_plain INSTALL_SLUICE_SYSTEMD_DIR "$SYSTEMD_DIR"
+		MANAGER=systemd
+		SERVICE_FILE=$SYSTEMD_DIR/sluice.service
+		ENV_FILE=$SYSTEMD_DIR/sluice.service.env
+	elif [ -x /sbin/openrc-run ]; then
+		SYSTEMD_DIR=/etc/systemd/system
+		MANAGER=openrc
+		SERVICE_FILE=/etc/init.d/sluice
+		ENV_FILE=/etc/conf.d/sluice
+	else
+		fatal "Neither systemd nor OpenRC was found, and nothing else can run sluice as a service here. Run \"sluice agent\" by hand or from what starts your services."
+	fi
+}
+
+# read_installed finds how an earlier installation starts the program.
+read_installed() {
+	OLD_BIN=''
+	OLD_ARGS=''
+	[ -f "$SERVICE_FILE" ] || return 0
+	case $MANAGER in
+	systemd) old=$(sed -n 's/^ExecStart=//p' "$SERVICE_FILE") ;;
+	openrc) old=$(sed -n -e 's/^command=//p' -e 's/^command_args="\(.*\)"$/\1/p' "$SERVICE_FILE" | tr '\n' ' ') ;;
+	esac
+	old=${old% }
+	OLD_BIN=${old%% *}
+	OLD_ARGS=${old#* agent}
+}
+
+# set_args sets ARGS to the agent's arguments, each behind a blank.
+set_args() {
+	if [ $# -eq 0 ] && [ -z "${INSTALL_SLUICE_EXEC+set}" ]; then
+		[ -z "$OLD_ARGS" ] || info "Arguments of the installed service are kept:$OLD_ARGS"
+		INSTALL_SLUICE_EXEC=$OLD_ARGS
+	fi
+	# shellcheck disable=SC2086 # one word for each argument
+	set -- ${INSTALL_SLUICE_EXEC-} "$@"
+	[ "${1-}" != agent ] || shift
+	ARGS=
+	for arg in "$@"; do
+		need_plain "The argument" "$arg"
+		ARGS="$ARGS $arg"
+	done
+}
+
+# can_write tells whether root can make files in a directory.
+can_write() {
+	as_root mkdir -p "$1" 2>/dev/null || return 1
+	probe=$(as_root mktemp "$1/.sluice.XXXXXX" 2>/dev/null) || return 1
+	as_root rm -f "$probe"
+}
+
+set_bin_dir() {
+	BIN_DIR=${INSTALL_SLUICE_BIN_DIR:-}
+	if [ -z "$BIN_DIR" ] && [ -n "$OLD_BIN" ]; then
+		BIN_DIR=${OLD_BIN%/*}
+	fi
+	if [ -z "$BIN_DIR" ]; then
+		BIN_DIR=/usr/local/bin
+		if ! can_write "$BIN_DIR" && [ -d /opt/bin ]; then
+			BIN_DIR=/opt/bin
+		fi
+	fi
+	need_plain INSTALL_SLUICE_BIN_DIR "$BIN_DIR"
+	can_write "$BIN_DIR" || fatal "Cannot write into $BIN_DIR: it is read-only or full. Set INSTALL_SLUICE_BIN_DIR to another directory."
+	BIN=$BIN_DIR/sluice
+}
+
+# userland_bits is 32 on a system of 32-bit programs, whatever its kernel is.
+userland_bits() {
+	if getconf LONG_BIT 2>/dev/null; then
+		return 0
+	fi
+	# The fifth byte of an ELF file is its class, see elf(5).
+	case $(head -c 5 /bin/sh | tail -c 1) in
+	"$(printf '\001')") echo 32 ;;
+	*) echo 64 ;;
+	esac
+}
+
+set_arch() {
+	machine=$(uname -m)
+	case $machine-$(userland_bits) in
+	x86_64-64 | amd64-64) ARCH=amd64 ;;
+	aarch64-64 | arm64-64) ARCH=arm64 ;;
+	# A system for 32-bit programs may have a 64-bit kernel, as Raspberry Pi OS has.
+	aarch64-32 | arm64-32 | armv8*-* | armv7*-*) ARCH=armv7 ;;
+	armv6*-*) ARCH=armv6 ;;
+	riscv64-64) ARCH=riscv64 ;;
+	*) fatal "There is no sluice for this machine: $machine with $(userland_bits)-bit programs. There is one for x86_64, aarch64, armv7l, armv6l and riscv64." ;;
+	esac
+}
+
+# kube_proxy_signs prints what shows that kube-proxy is at work here.
+kube_proxy_signs() {
+	set +f
+	for comm in /proc/[0-9]*/comm; do
+		name=
+		{ read -r name <"$comm"; } 2>/dev/null || true
+		if [ "$name" = kube-proxy ]; then
+			pid=${comm#/proc/}
+			echo "process ${pid%/comm}"
+		fi
+	done
+	set -f
+	if [ -d /sys/class/net/kube-ipvs0 ]; then
+		echo "interface kube-ipvs0"
+	fi
+	# Where k3s keeps its own iptables.
+	PATH=$PATH:/usr/sbin:/sbin:/var/lib/rancher/k3s/data/current/bin/aux
+	savers="iptables-save ip6tables-save"
+	if grep -qs nat /proc/net/ip_tables_names; then
+		savers="$savers iptables-legacy-save"
+	fi
+	for save in $savers; do
+		if have "$save" && as_root "$(command -v "$save")" -t nat 2>/dev/null | grep -q '^:KUBE-SERVICES '; then
+			echo "chain KUBE-SERVICES ($save -t nat)"
+		fi
+	done
+	if have nft; then
+		as_root "$(command -v nft)" list tables 2>/dev/null | grep -x 'table ip6\{0,1\} kube-proxy' || true
+	fi
+}
+
+check_kube_proxy() {
+	if have k3s || [ -d /etc/rancher/k3s ] || [ -d /var/lib/rancher/k3s ]; then
+		if grep -rqs '^disable-kube-proxy: *"\{0,1\}true' /etc/rancher/k3s; then
+			info "k3s was found, with its own kube-proxy switched off"
+		else
+			info "k3s was found. Its own kube-proxy must be off in the whole cluster: on each server put"
+			info "    disable-kube-proxy: true"
+			info "into /etc/rancher/k3s/config.yaml and restart k3s."
+		fi
+	fi
+	signs=$(kube_proxy_signs)
+	[ -n "$signs" ] || return 0
+	signs=$(printf '%s\n' "$signs" | sed -e '1!s/^/, /' | tr -d '\n')
+	if is_true "${INSTALL_SLUICE_FORCE:-}"; then
+		warn "kube-proxy is at work here, or was since this machine started: $signs. INSTALL_SLUICE_FORCE is true: going on."
+	elif is_true "${INSTALL_SLUICE_SKIP_START:-}" || is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}"; then
+		warn "kube-proxy is at work here, or was since this machine started: $signs. Switch it off before sluice is started."
+	else
+		fatal "kube-proxy is at work here, or was since this machine started: $signs. Two proxies hinder each other." \
+			"Switch it off (k3s: disable-kube-proxy: true in /etc/rancher/k3s/config.yaml of each server), restart this machine, which also removes its rules, and run this again." \
+			"INSTALL_SLUICE_FORCE=true installs sluice nevertheless."
+	fi
+}
+
+# What happens to files: each is written in full beside its place (stage), and only when all
+# are there do they move to it (commit). Until "finished" the exit puts back what was.
+STAGED=''
+MADE=''
+TMP=''
+COMMITTING=''
+finished=''
+
+leave() {
+	code=$?
+	trap - EXIT
+	if [ -n "$finished" ]; then
+		forget
+	else
+		put_back
+		[ -z "$COMMITTING" ] || [ "$MANAGER" != systemd ] || as_root systemctl daemon-reload || true
+	fi
+	if [ -n "$TMP" ]; then
+		rm -rf "$TMP"
+	fi
+	exit $code
+}
+
+# forget removes what is needed to put back.
+forget() {
+	for file in $STAGED; do
+		as_root rm -f "$file.sluice-old"
+	done
+}
+
+put_back() {
+	for file in $STAGED; do
+		as_root rm -f "$file.sluice-new"
+		if [ -n "$COMMITTING" ] && [ -e "$file.sluice-old" ]; then
+			as_root mv -f "$file.sluice-old" "$file"
+		elif [ -n "$COMMITTING" ]; then
+			as_root rm -f "$file"
+		fi
+	done
+	for dir in $MADE; do
+		as_root rmdir "$dir" 2>/dev/null || true
+	done
+}
+
+# stage FILE MODE takes standard input for FILE, unless it is there already.
+stage() {
+	dir=${1%/*}
+	if [ ! -d "$dir" ]; then
+		as_root mkdir -p "$dir" || fatal "Cannot make the directory $dir. Nothing was changed."
+		MADE="$dir $MADE"
+	fi
+	STAGED="$STAGED $1"
+	# shellcheck disable=SC2016 # for the inner shell
+	as_root sh -c 'cat >"$1" && chmod "$2" "$1"' sh "$1.sluice-new" "$2" ||
+		fatal "Cannot write into $dir (see above): it is full or read-only. Nothing was changed."
+	if as_root cmp -s "$1" "$1.sluice-new"; then
+		as_root rm -f "$1.sluice-new"
+		STAGED=${STAGED% "$1"}
+	fi
+}
+
+# is_new tells whether a file is about to change, or has.
+is_new() {
+	case "$STAGED " in
+	*" $1 "*) ;;
+	*) return 1 ;;
+	esac
+}
+
+commit() {
+	[ -n "$STAGED" ] || return 0
+	sync # a name must not outlive a power cut without its contents
+	for file in $STAGED; do
+		as_root rm -f "$file.sluice-old"
+		if [ -e "$file" ]; then
+			as_root ln "$file" "$file.sluice-old"
+		fi
+	done
+	COMMITTING=yes
+	for file in $STAGED; do
+		as_root mv -f "$file.sluice-new" "$file" || fatal "Cannot replace $file (see above). What was changed is put back."
+	done
+	sync
+}
+
+hash_of() { as_root sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
+
+fetch() {
+	case $DOWNLOADER in
+	curl) curl -fsSL --connect-timeout 20 --retry 2 -o "$2" "$1" 2>"$TMP/error" ;;
+	wget) wget -O "$2" "$1" 2>"$TMP/error" ;; # busybox knows few options
+	esac || fatal "Cannot download $1: $(grep -v '^ *$' "$TMP/error" | tail -n 1). Nothing was changed."
+}
+
+# download stages the program, unless the same is in place.
+download() {
+	if have curl; then
+		DOWNLOADER=curl
+	elif have wget; then
+		DOWNLOADER=wget
+	else
+		fatal "Neither curl nor wget was found. Install one, or put the program at $BIN and set INSTALL_SLUICE_SKIP_DOWNLOAD=true."
+	fi
+	have sha256sum || fatal "sha256sum was not found, so that a download cannot be checked. It is part of coreutils and of busybox."
+	version=${INSTALL_SLUICE_VERSION:-}
+	if [ -n "${INSTALL_SLUICE_URL:-}" ]; then
+		url=${INSTALL_SLUICE_URL%/}${version:+/$version}
+	elif [ -n "$version" ]; then
+		url=$RELEASES/download/$version
+	else
+		url=$RELEASES/latest/download
+	fi
+	info "Release: $url"
+	fetch "$url/sha256sum-$ARCH.txt" "$TMP/hashes"
+	want=$(sed -n "s/^\([0-9a-f]\{64\}\) [ *]sluice-$ARCH\$/\1/p" "$TMP/hashes")
+	[ -n "$want" ] || fatal "$url/sha256sum-$ARCH.txt has no hash of sluice-$ARCH: this is no release of sluice. Nothing was changed."
+	if [ -f "$BIN" ] && [ "$(hash_of "$BIN")" = "$want" ]; then
+		info "$BIN is this version already"
+		return 0
+	fi
+	info "Downloading sluice-$ARCH"
+	fetch "$url/sluice-$ARCH" "$TMP/sluice"
+	got=$(hash_of "$TMP/sluice")
+	[ "$got" = "$want" ] || fatal "The download has another SHA-256 sum ($got) than it must have ($want): it is damaged, or the release changed meanwhile. Nothing was changed; try again."
+	stage "$BIN" 755 <"$TMP/sluice"
+	version=$("$BIN.sluice-new" version 2>&1) || fatal "The program does not run on this machine: $version. Nothing was changed."
+}
+
+use_program_in_place() {
+	[ -x "$BIN" ] || fatal "INSTALL_SLUICE_SKIP_DOWNLOAD is true, but $BIN is missing or not executable. Put the program for $ARCH there first, with mode 755."
+	version=$("$BIN" version 2>&1) || fatal "$BIN does not run on this machine: $version. It must be sluice-$ARCH."
+}
+
+# stage_files stages all but the program.
+stage_files() {
+	case $MANAGER in
+	systemd)
+		systemd_unit | sed -e "s|^ExecStart=.*|ExecStart=$BIN agent$ARGS|" \
+			-e "s|^EnvironmentFile=.*|EnvironmentFile=-$ENV_FILE|" >"$TMP/file"
+		stage "$SERVICE_FILE" 644 <"$TMP/file"
+		;;
+	openrc)
+		openrc_service | sed -e "s|^command=.*|command=$BIN|" -e "s|^command_args=.*|command_args=\"agent$ARGS\"|" >"$TMP/file"
+		stage "$SERVICE_FILE" 755 <"$TMP/file"
+		;;
+	esac
+
+	if env | grep -q '^SLUICE_'; then
+		if env | grep -q "^SLUICE_.*'"; then
+			fatal "A SLUICE_ variable has a quote in it, which the service's environment cannot hold. Set the option in /etc/rancher/sluice/config.yaml. Nothing was changed."
+		fi
+		export=
+		[ "$MANAGER" = systemd ] || export='export '
+		env | sed -n "s/^\(SLUICE_[A-Z0-9_]*\)=\(.*\)\$/$export\1='\2'/p" | sort >"$TMP/file"
+		stage "$ENV_FILE" 600 <"$TMP/file"
+	fi
+
+	parameters >"$TMP/file"
+	stage /etc/sysctl.d/90-sluice.conf 644 <"$TMP/file"
+	# systemd counts a module that is not there as a failure.
+	modules | while read -r module; do
+		if case $module in '#'*) ;; *) as_root modprobe -nq "$module" </dev/null 2>/dev/null ;; esac; then
+			echo "$module"
+		fi
+	done >"$TMP/modules"
+	stage /etc/modules-load.d/sluice.conf 644 <"$TMP/modules"
+
+	uninstaller | sed -e "s|^BIN_DIR=.*|BIN_DIR=$BIN_DIR|" -e "s|^SYSTEMD_DIR=.*|SYSTEMD_DIR=$SYSTEMD_DIR|" >"$TMP/file"
+	stage "$BIN_DIR/sluice-uninstall.sh" 755 <"$TMP/file"
+}
+
+uninstaller() {
+	cat <<'END systemd/sluice-uninstall.sh'
+#!/bin/sh
+# Takes sluice away from this machine: service, rules, cache, configuration and program.
+{
+BIN_DIR=/usr/local/bin
+SYSTEMD_DIR=/etc/systemd/system
+
+[ "$(id -u)" -eq 0 ] || exec sudo -- "$0" "$@"
+code=0
+
+if command -v systemctl >/dev/null; then
+	systemctl disable --now sluice
+	systemctl reset-failed sluice 2>/dev/null
+fi
+if [ -f /etc/init.d/sluice ]; then
+	rc-service sluice stop
+	rc-update delete sluice boot
+fi
+
+# The agent leaves its rules when it stops.
+if ! "$BIN_DIR/sluice" cleanup; then
+	echo "[ERROR] Rules of sluice may be left in the kernel (see above). They are gone when the machine starts next." >&2
+	code=1
+fi
+
+rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
+rm -f /etc/init.d/sluice /etc/conf.d/sluice
+if command -v systemctl >/dev/null; then
+	systemctl daemon-reload
+fi
+rm -f /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf
+rm -rf /var/lib/sluice /run/sluice /etc/rancher/sluice
+rmdir /etc/rancher 2>/dev/null # k3s keeps its configuration there, too
+rm -f "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
+exit $code
+}
+END systemd/sluice-uninstall.sh
+}
+
+systemd_unit() {
+	cat <<'END systemd/sluice.service'
+[Unit]
+Description=sluice, the Kubernetes Service proxy of this node
+Documentation=https://github.com/sluice-proxy/sluice
+# The rules come from the cache, so nothing is waited for: no network, no API server, no k3s.
+# Without the default dependencies this starts beside the rest of sysinit.target, and nothing
+# waits for it either: multi-user.target is not ordered behind such a unit, so that a node
+# that has no cache yet and cannot reach its API server still boots to the end.
+DefaultDependencies=no
+Conflicts=shutdown.target
+Before=shutdown.target
+After=local-fs.target systemd-modules-load.service systemd-sysctl.service
+# These clear the kernel's rules, or replace them, when they start.
+After=nftables.service iptables.service netfilter-persistent.service ufw.service
+# Never give up: without the proxy a node has no Services.
+StartLimitIntervalSec=0
+
+[Service]
+# Ready is when the rules are in the kernel. With an empty cache that takes until the API server
+# answers, however long that is.
+Type=notify
+TimeoutStartSec=infinity
+WatchdogSec=60
+ExecStart=/usr/local/bin/sluice agent
+EnvironmentFile=-/etc/systemd/system/sluice.service.env
+Restart=always
+RestartSec=5
+# Only the agent is told to stop: an iptables-restore that it runs gets to its end.
+KillMode=mixed
+TimeoutStopSec=30
+
+StateDirectory=sluice
+StateDirectoryMode=0700
+RuntimeDirectory=sluice
+UMask=0077
+
+# 10,000 Services with 10 endpoints each take below 60 MB, and the kernel may add some 15 MB for their rules.
+MemoryMax=256M
+Environment=GOMEMLIMIT=192MiB
+TasksMax=256
+LimitNOFILE=8192
+OOMScoreAdjust=-500
+
+# CAP_NET_ADMIN: rules, connection tracking, parameters below net.
+# CAP_NET_RAW: the iptables programs of old systems (iptables-legacy) open a raw socket.
+# CAP_NET_BIND_SERVICE: a cluster can have NodePorts below 1024; at 127.0.0.1 the agent listens on them.
+# It runs as root, without root's other powers, as k3s's kubeconfig and keys are for root alone.
+CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE
+NoNewPrivileges=yes
+
+ProtectSystem=strict
+# The lock that all iptables programs share. It must exist to be made writable.
+ReadWritePaths=-/run/xtables.lock
+ExecStartPre=+-/bin/touch -a /run/xtables.lock
+# Not "yes": manifests or a kubeconfig may be in a home directory.
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+PrivateMounts=yes
+# Not PrivateNetwork, PrivateUsers, IPAddressDeny: it is the host's network that is programmed.
+# Not ProtectKernelTunables: the agent sets net.ipv4.ip_forward, net.netfilter.nf_conntrack_max and others.
+# Not ProcSubset=pid: these are in /proc/sys, and interfaces in /proc/net.
+ProtectProc=invisible
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+KeyringMode=private
+# The API server and NodePorts at 127.0.0.1, the kernel's rules, the status socket and systemd's.
+RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources @setuid @keyring
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+END systemd/sluice.service
+}
+
+openrc_service() {
+	cat <<'END systemd/sluice.openrc'
+#!/sbin/openrc-run
+# The service for OpenRC. /etc/conf.d/sluice can export SLUICE_* variables.
+# shellcheck shell=sh disable=SC2034 # OpenRC reads the variables
+
+description="sluice, the Kubernetes Service proxy of this node"
+supervisor=supervise-daemon
+command=/usr/local/bin/sluice
+command_args="agent"
+respawn_delay=5
+# Never give up: without the proxy a node has no Services.
+respawn_max=0
+error_logger="logger -t sluice -p daemon.info"
+rc_ulimit="-n 8192"
+umask=077
+
+# The rules come from the cache, so that no network is waited for.
+depend() {
+	need localmount
+	after modules sysctl logger iptables ip6tables nftables firewall
+	before net
+}
+
+start_pre() {
+	checkpath -d -m 0755 /run/sluice
+	checkpath -d -m 0700 /var/lib/sluice
+}
+END systemd/sluice.openrc
+}
+
+modules() {
+	cat <<'END systemd/sluice-modules.conf'
+# Modules that sluice uses. The kernel loads most by itself when they are needed, but not
+# br_netfilter (Services between pods on one bridge) nor ip_tables (iptables-legacy).
+nf_tables
+nf_conntrack
+nf_conntrack_netlink
+br_netfilter
+ip_tables
+ip6_tables
+END systemd/sluice-modules.conf
+}
+
+parameters() {
+	cat <<'END systemd/sluice-sysctl.conf'
+# Parameters that Services need from the start. The agent sets these and others by itself: those
+# that depend on the machine's memory, and forwarding of IPv6, which by itself would
+# take the default route away from a node that has it by router advertisement.
+net.ipv4.ip_forward = 1
+# They exist only with the module br_netfilter.
+-net.bridge.bridge-nf-call-iptables = 1
+-net.bridge.bridge-nf-call-ip6tables = 1
+END systemd/sluice-sysctl.conf
+}
+
+# prepare_kernel does now what happens by itself when the machine starts next.
+prepare_kernel() {
+	while read -r module; do
+		case $module in
+		'#'*) ;;
+		*) as_root modprobe -q "$module" </dev/null 2>/dev/null || warn "The kernel module $module cannot be loaded now" ;;
+		esac
+	done <"$TMP/modules"
+	as_root sysctl -q -p /etc/sysctl.d/90-sluice.conf >/dev/null 2>&1 || true # the agent sees to them, and says what fails
+}
+
+service_enable() {
+	case $MANAGER in
+	systemd)
+		as_root systemctl daemon-reload
+		is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root systemctl enable sluice
+		;;
+	openrc) is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root rc-update add sluice boot ;;
+	esac
+}
+
+service_is_active() {
+	case $MANAGER in
+	systemd) as_root systemctl is-active --quiet sluice ;;
+	openrc) as_root rc-service --quiet sluice status ;;
+	esac >/dev/null 2>&1
+}
+
+# service_restart starts the service anew and tells whether it stays up.
+service_restart() {
+	case $MANAGER in
+	openrc)
+		as_root rc-service sluice restart || return 1
+		sleep 2
+		service_is_active
+		;;
+	systemd)
+		as_root systemctl daemon-reload
+		as_root systemctl reset-failed sluice 2>/dev/null || true
+		# Ready is when the rules are in the kernel, for which a new node needs its API server.
+		as_root systemctl restart --no-block sluice || return 1
+		for _ in 1 2 3 4 5 6 7 8 9 10; do
+			sleep 1
+			case $(as_root systemctl show -p ActiveState -p SubState sluice | sort | tr '\n' ' ') in
+			*=active\ *) return 0 ;;
+			*=failed\ * | *=auto-restart\ *) return 1 ;;
+			esac
+		done
+		info "sluice runs, and waits: $(as_root systemctl show -p StatusText sluice | sed 's/^StatusText=//')"
+		;;
+	esac
+}
+
+where_log() {
+	case $MANAGER in
+	systemd) echo "journalctl -u sluice" ;;
+	openrc) echo "the system's log" ;;
+	esac
+}
+
+start() {
+	if is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || is_true "${INSTALL_SLUICE_SKIP_START:-}"; then
+		return 0
+	fi
+	changed=
+	for file in "$BIN" "$SERVICE_FILE" "$ENV_FILE"; do
+		if is_new "$file"; then
+			changed=yes
+		fi
+	done
+	if [ -z "$changed" ] && ! is_true "${INSTALL_SLUICE_FORCE_RESTART:-}" && service_is_active; then
+		info "Nothing changed: sluice goes on running"
+		return 0
+	fi
+	prepare_kernel
+	info "Starting sluice" # the rules of one that runs stay in the kernel meanwhile
+	if service_restart; then
+		return 0
+	fi
+	if [ -z "$OLD_BIN" ] || [ -z "$changed" ]; then
+		fatal "sluice is installed but does not start; $(where_log) tells why. $BIN_DIR/sluice-uninstall.sh takes it away."
+	fi
+	put_back
+	service_restart || warn "The earlier version does not start either."
+	fatal "The new version, or its arguments, did not start; $(where_log) tells why. The earlier one is back in place."
+}
+
+main() {
+	[ "$(uname -s)" = Linux ] || fatal "sluice needs Linux: it programs its packet filter."
+	become_root
+	find_service_manager
+	read_installed
+	set_args "$@"
+	set_arch
+	set_bin_dir
+	check_kube_proxy
+
+	trap leave EXIT
+	trap 'exit 1' HUP INT TERM
+	TMP=$(mktemp -d) || fatal "Cannot make a temporary directory. Set TMPDIR to a directory with 50 MB of free space."
+	if is_true "${INSTALL_SLUICE_SKIP_DOWNLOAD:-}"; then
+		use_program_in_place
+	else
+		download
+	fi
+	stage_files
+	commit
+	service_enable
+	finished=yes
+	start
+	info "Installed: $("$BIN" version)"
+	info "\"sluice status\" tells how it is, sluice-uninstall.sh takes it away"
+}
+
+main "$@"
+}

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Takes sluice away from this machine: service, rules, cache, configuration and program.
+{
+BIN_DIR=/usr/local/bin
+SYSTEMD_DIR=/etc/systemd/system
+
+[ "$(id -u)" -eq 0 ] || exec sudo -- "$0" "$@"
+code=0
+
+if command -v systemctl >/dev/null; then
+	systemctl disable --now sluice
+	systemctl reset-failed sluice 2>/dev/null
+fi
+if [ -f /etc/init.d/sluice ]; then
+	rc-service sluice stop
+	rc-update delete sluice boot
+fi
+
+# The agent leaves its rules when it stops.
+if ! "$BIN_DIR/sluice" cleanup; then
+	echo "[ERROR] Rules of sluice may be left in the kernel (see above). They are gone when the machine starts next." >&2
+	code=1
+fi
+
+rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
+rm -f /etc/init.d/sluice /etc/conf.d/sluice
+if command -v systemctl >/dev/null; then
+	systemctl daemon-reload
+fi
+rm -f /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf
+rm -rf /var/lib/sluice /run/sluice /etc/rancher/sluice
+rmdir /etc/rancher 2>/dev/null # k3s keeps its configuration there, too
+rm -f "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
+exit $code
+}
