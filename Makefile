@@ -5,7 +5,8 @@ export GOTOOLCHAIN ?= auto
 export CGO_ENABLED = 0
 export PATH := $(PATH):/usr/sbin:/sbin
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Twelve digits: by itself git takes as many as the number of objects in the clone asks for.
+VERSION ?= $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null || echo devel)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # The tag leaves the cli library's generators of documents out; slim.mod: see .ci/slim.
@@ -18,17 +19,36 @@ ARCHES = amd64 arm64 armv7 armv6 riscv64
 .PHONY: build
 build: bin/sluice ## build bin/sluice for this machine
 
-bin/sluice: $(SOURCES) .cache/slim.mod
+bin/sluice: $(SOURCES) .cache/slim.mod .cache/version
 	$(GOBUILD) -o $@ .
 
 .PHONY: cross
 cross: $(ARCHES:%=dist/sluice-%) ## build dist/sluice-ARCH, static, stripped and reproducible
 
-dist/sluice-arm%: $(SOURCES) .cache/slim.mod
+dist/sluice-arm%: $(SOURCES) .cache/slim.mod .cache/version
 	GOOS=linux GOARCH=$(if $(filter 64,$*),arm64,arm) GOARM=$(patsubst v%,%,$(filter v%,$*)) $(GOBUILD) -o $@ .
 
-dist/sluice-%: $(SOURCES) .cache/slim.mod
+dist/sluice-%: $(SOURCES) .cache/slim.mod .cache/version
 	GOOS=linux GOARCH=$* $(GOBUILD) -o $@ .
+
+# What is built anew when the version is another.
+.cache/version: always
+	@mkdir -p $(@D)
+	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
+
+.PHONY: always
+always:
+
+RELEASE_FILES = install.sh systemd/sluice.service systemd/sluice.openrc systemd/sluice-modules.conf systemd/sluice-sysctl.conf
+
+.PHONY: release
+release: cross ## put all files of a release into dist: binaries, hashes, installer, units, licences
+	.ci/embed --check
+	cp LICENSE $(RELEASE_FILES) dist/
+	.ci/licences >dist/LICENSES.txt
+	cd dist && for arch in $(ARCHES); do \
+		sha256sum sluice-$$arch >sha256sum-$$arch.txt && go version -m sluice-$$arch >modules-$$arch.txt || exit 1; \
+	done
 
 .cache/slim.mod: .ci/slim .ci/deps go.mod go.sum
 	.ci/deps go
@@ -73,7 +93,7 @@ lint: ## check formatting, vet (32 bit, too), staticcheck, shellcheck
 	go vet ./...
 	GOARCH=arm go vet ./...
 	go run $(STATICCHECK) ./...
-	shellcheck .ci/*
+	shellcheck .ci/* install.sh systemd/*.sh systemd/*.openrc
 
 .PHONY: clean
 clean: ## remove what was built
