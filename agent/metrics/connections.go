@@ -21,8 +21,8 @@ const (
 )
 
 // connections adds up the new connections of Services. The kernel counts from 0 again
-// when a frontend's number of endpoints changes; what it had counted is kept here. What
-// it counted between the last look and such a change is lost.
+// when a frontend was without endpoints for a time; what it had counted is kept here. What
+// it counted between the last look and such a time is lost.
 type connections struct {
 	families []proxy.Family
 	read     func(proxy.Family, func(nft.Counter)) error
@@ -45,8 +45,8 @@ type connections struct {
 
 // counted is what a frontend's counter said last.
 type counted struct {
-	packets, target uint64
-	of              *series
+	packets uint64
+	of      *series
 }
 
 // series is one Service port.
@@ -68,7 +68,7 @@ func (r *Recorder) addConnections() {
 		frontends: map[proxy.Frontend]counted{}, ports: map[proxy.ServicePortName]*series{}, services: map[proxy.ServiceName]int{},
 	}
 	r.registry.collected("sluice_service_new_connections_total", Counter,
-		"New connections (for UDP: flows) to a Service port at all its addresses, for --metrics-services Services at most; those between the last scrape and a change of the number of endpoints are missing",
+		"New connections (for UDP: flows) to a Service port at all its addresses, for --metrics-services Services at most; those between the last scrape and a time without endpoints are missing",
 		func(p *page) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -118,17 +118,17 @@ func (c *connections) count(n nft.Counter, begun bool, now time.Time) {
 			c.leftOut++
 			return
 		}
-		was = counted{target: n.Target, of: s}
+		was = counted{of: s}
 		if !begun {
 			was.packets = n.Packets
 		}
 	}
-	if n.Packets < was.packets || n.Target != was.target { // counted anew
+	if n.Packets < was.packets { // counted anew
 		was.packets = 0
 	}
 	was.of.total += n.Packets - was.packets
 	was.of.seen = now
-	c.frontends[n.Frontend] = counted{n.Packets, n.Target, was.of}
+	c.frontends[n.Frontend] = counted{n.Packets, was.of}
 }
 
 // seriesOf finds or makes the series of a frontend; nil if there is no place for it.

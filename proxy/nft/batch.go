@@ -171,11 +171,15 @@ func (b *batch) deleteChain(name string) {
 	s.end()
 }
 
-func (b *batch) addElement(k elemKey, v elemValue) {
+func (b *batch) addElement(k elemKey, v elemValue) { b.addCounted(k, v, counts{}) }
+
+// addCounted adds an element whose counter, if the set has any, begins at n.
+func (b *batch) addCounted(k elemKey, v elemValue, n counts) {
 	b.stats.Added++
 	s := b.openElements(&b.add[k.set], &b.openAdd[k.set], unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, k.set)
 	e := s.nest(unix.NFTA_LIST_ELEM)
 	b.key(s, k, v)
+	n.encode(s)
 	switch {
 	case v.verdict != noVerdict:
 		data := s.nest(unix.NFTA_SET_ELEM_DATA)

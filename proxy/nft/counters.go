@@ -16,12 +16,10 @@ type Counter struct {
 	// ServicePort is the comment of the frontend's element: proxy.ServicePortName.String, cut off
 	// behind 127 bytes, which namespace and name never exceed. It is valid during the call only.
 	ServicePort []byte
-	// Packets counts new connections, for nat chains see the first packet of each. It begins
-	// at 0 again when the frontend's number of endpoints changes, or its affinity.
+	// Packets counts new connections, for nat chains see the first packet of each. When the
+	// frontend's number of endpoints changes, or its affinity, those of some microseconds before are missing. It begins at 0
+	// again after a time without endpoints.
 	Packets uint64
-	// Target stands for the chain that the frontend leads to: as long as it stays the same, so
-	// did the counter, unless it changed to and fro.
-	Target uint64
 	// Bytes counts the bytes of these packets.
 	Bytes uint64
 }
@@ -65,13 +63,6 @@ func parseCounter(e []byte) (c Counter, ok bool) {
 		switch typ {
 		case unix.NFTA_SET_ELEM_KEY:
 			eachAttr(a, func(_ uint16, b []byte) { k.n = uint8(copy(k.b[:], b)) })
-		case unix.NFTA_SET_ELEM_DATA:
-			eachAttr(a, func(typ uint16, b []byte) {
-				if typ == unix.NFTA_DATA_VERDICT {
-					_, to := parseVerdict(b)
-					c.Target = uint64(to.kind)<<32 | uint64(to.n)
-				}
-			})
 		case unix.NFTA_SET_ELEM_USERDATA:
 			c.ServicePort = commentBytes(a)
 		case unix.NFTA_SET_ELEM_EXPR:

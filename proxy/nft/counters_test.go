@@ -68,8 +68,29 @@ func TestReadCounters(t *testing.T) {
 		}
 		apply(t, w, s.Set(dns.ServiceName, plan(1, 2)))
 		send(2)
+		if diff := cmp.Diff(map[string]uint64{at(53): 6, at(54): 0}, counters(t, f, n)); diff != "" {
+			t.Errorf("counted on with another number of endpoints (-want +got):\n%s", diff)
+		}
+		s.Set(dns.ServiceName, plan(2))
+		reconcile(t, w, s)
+		send(1)
+		if diff := cmp.Diff(map[string]uint64{at(53): 7, at(54): 0}, counters(t, f, n)); diff != "" {
+			t.Errorf("counted on with another number of endpoints that is not known to have changed (-want +got):\n%s", diff)
+		}
+		apply(t, w, s.Set(dns.ServiceName, plan()))
+		apply(t, w, s.Set(dns.ServiceName, plan(1)))
+		send(1)
+		if diff := cmp.Diff(map[string]uint64{at(53): 1, at(54): 0}, counters(t, f, n)); diff != "" {
+			t.Errorf("counted anew after a time without endpoints (-want +got):\n%s", diff)
+		}
+		affine := plan(1)
+		for i := range affine.Frontends[:2] {
+			affine.Frontends[i].Route.Affinity = 60
+		}
+		apply(t, w, s.Set(dns.ServiceName, affine))
+		send(1)
 		if diff := cmp.Diff(map[string]uint64{at(53): 2, at(54): 0}, counters(t, f, n)); diff != "" {
-			t.Errorf("counted anew with another number of endpoints (-want +got):\n%s", diff)
+			t.Errorf("counted on with affinity (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -158,35 +158,53 @@ func gotoChain(kind chainKind, n int) elemValue {
 	return elemValue{verdict: verdictGoto, chain: chain{kind, uint32(n)}}
 }
 
+// toPool leads to a pool that has endpoints.
+func toPool(r *proxy.Route, p *proxy.Pool, plain, withAffinity chainKind) elemValue {
+	if r.Affinity != 0 {
+		return gotoChain(withAffinity, len(p.Slots))
+	}
+	return gotoChain(plain, len(p.Slots))
+}
+
+// serviceValue is the value of a frontend's element of @service-ips; there is none if there is no endpoint.
+func serviceValue(r *proxy.Route) (v elemValue, ok bool) {
+	switch {
+	case r == nil:
+		return v, false
+	case r.LocalPool != nil:
+		v = gotoChain(localPolicy, 0)
+	case len(r.Pool.Slots) == 0:
+		return v, false
+	default:
+		v = toPool(r, r.Pool, lb, sticky)
+	}
+	v.comment = r.Port.String()
+	return v, true
+}
+
 // elementsOf calls emit for every element that a frontend's route is made of.
 func elementsOf(f proxy.Frontend, r *proxy.Route, emit func(elemKey, elemValue)) {
 	if r == nil {
 		return
 	}
-	comment := r.Port.String()
-	pool := func(set setID, p *proxy.Pool, base uint32, plain, withAffinity chainKind, comment string) {
-		if len(p.Slots) == 0 {
-			return
-		}
+	slots := func(p *proxy.Pool, base uint32) {
 		for i, e := range p.Slots {
 			emit(endpointKey(f, base+uint32(i)), endpointValue(e))
 		}
-		v := gotoChain(plain, len(p.Slots))
-		if r.Affinity != 0 {
-			v = gotoChain(withAffinity, len(p.Slots))
-		}
-		v.comment = comment
-		emit(frontendKey(set, f), v)
+	}
+	slots(r.Pool, 0)
+	if v, ok := serviceValue(r); ok {
+		emit(frontendKey(serviceIPs, f), v)
 	}
 	empty := len(r.Pool.Slots) == 0
-	if r.LocalPool == nil {
-		pool(serviceIPs, r.Pool, 0, lb, sticky, comment)
-	} else {
-		pool(localPolicyInside, r.Pool, 0, lb, sticky, "")
-		pool(localPolicyOutside, r.LocalPool, localSlots, lbLocal, stickyLocal, "")
-		v := gotoChain(localPolicy, 0)
-		v.comment = comment
-		emit(frontendKey(serviceIPs, f), v)
+	if r.LocalPool != nil {
+		slots(r.LocalPool, localSlots)
+		if !empty {
+			emit(frontendKey(localPolicyInside, f), toPool(r, r.Pool, lb, sticky))
+		}
+		if len(r.LocalPool.Slots) > 0 {
+			emit(frontendKey(localPolicyOutside, f), toPool(r, r.LocalPool, lbLocal, stickyLocal))
+		}
 		empty = empty || len(r.LocalPool.Slots) == 0
 	}
 	if empty {
@@ -194,7 +212,7 @@ func elementsOf(f proxy.Frontend, r *proxy.Route, emit func(elemKey, elemValue))
 		if r.WhenEmpty == proxy.Drop {
 			v = elemValue{verdict: verdictDrop}
 		}
-		v.comment = comment
+		v.comment = r.Port.String()
 		emit(frontendKey(noEndpoints, f), v)
 	}
 	switch r.Masquerade {

@@ -80,6 +80,12 @@ func (s *stream) be32(typ uint16, v uint32) {
 	s.buf = binary.BigEndian.AppendUint32(s.buf, v)
 }
 
+// be64 is be32 for 64 bits.
+func (s *stream) be64(typ uint16, v uint64) {
+	s.header(8, typ)
+	s.buf = binary.BigEndian.AppendUint64(s.buf, v)
+}
+
 // eachAttr calls fn for every attribute in b; the flags are taken off the type.
 func eachAttr(b []byte, fn func(typ uint16, value []byte)) {
 	for len(b) >= nlattrLen {

@@ -154,7 +154,7 @@ func (p *prober) everything() error {
 	}
 	var dead []chain
 	for _, c := range probeRoutes(p.opts.Family) {
-		if _, err := p.change(p.batch, &c, &dead); err != nil {
+		if _, err := p.change(p.batch, &c, nil, &dead); err != nil {
 			return err
 		}
 	}

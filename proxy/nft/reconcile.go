@@ -213,6 +213,12 @@ func (r *reconciler) want(k elemKey, v elemValue) error {
 		return nil
 	case had:
 		r.w.batch.deleteElement(k, elemValue{end: r.ends[k]})
+		if k.set == serviceIPs {
+			counted := map[elemKey]counts{}
+			r.w.readCounts([]elemKey{k}, counted)
+			r.w.batch.addCounted(k, v, counted[k])
+			return nil
+		}
 	}
 	r.w.batch.addElement(k, v)
 	return nil

@@ -144,9 +144,10 @@ func (w *Writer) Apply(_ context.Context, d *proxy.Delta) (proxy.Stats, error) {
 	wrong := w.pools.lost(d.Frontends)
 	b := w.batch
 	var dead []chain
+	counted := w.carried(d.Frontends)
 	for i := range d.Frontends {
 		c := &d.Frontends[i]
-		unchanged, err := w.change(b, c, &dead)
+		unchanged, err := w.change(b, c, counted, &dead)
 		if err != nil {
 			b.reset()
 			return proxy.Stats{}, err
@@ -191,7 +192,7 @@ func (w *Writer) Apply(_ context.Context, d *proxy.Delta) (proxy.Stats, error) {
 }
 
 // change puts the elements that differ between two routes of a frontend into the batch.
-func (w *Writer) change(b *batch, c *proxy.FrontendChange, dead *[]chain) (unchanged int, err error) {
+func (w *Writer) change(b *batch, c *proxy.FrontendChange, counted map[elemKey]counts, dead *[]chain) (unchanged int, err error) {
 	old := make(map[elemKey]elemValue, 16)
 	elementsOf(c.Frontend, c.Old, func(k elemKey, v elemValue) { old[k] = v })
 	elementsOf(c.Frontend, c.New, func(k elemKey, v elemValue) {
@@ -204,7 +205,7 @@ func (w *Writer) change(b *batch, c *proxy.FrontendChange, dead *[]chain) (uncha
 		if e := w.lead(b, v.chain); e != nil && err == nil {
 			err = e
 		}
-		b.addElement(k, v)
+		b.addCounted(k, v, counted[k])
 		w.ranges.note(k, v, true)
 	})
 	for k, v := range old {
