@@ -12,10 +12,12 @@
 //	route.go     a route as chains
 //	spread.go    the endpoints of a pool as rules
 //	ruleset.go   the chains that always exist, and all chains of a state
-//	writer.go    proxy.Writer: one change, clean up
+//	writer.go    proxy.Writer: clean up
+//	edit.go      proxy.Writer: one change
 //	reconcile.go proxy.Writer: make the kernel equal to the state
 //	restore.go   the input of iptables-restore
 //	save.go      the output of iptables-save
 //	slots.go     the endpoints that the kernel has, for a restart
 //	watch.go     noticing that another program changed the rules
+//	stamp.go     telling cheaply that rules may have changed
 package iptables

@@ -15,7 +15,7 @@ import (
 // empty kernel see all or nothing.
 func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, error) {
 	w.slots = nil
-	w.expect(false)
+	w.expects.begin()
 	w.known = [tableCount]map[string]known{}
 	w.rules.fill(s)
 	r := reconciler{w: w}
@@ -34,7 +34,8 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 		return proxy.Stats{}, err
 	}
 	w.known = r.want
-	w.expect(true)
+	w.sum = r.sum()
+	w.expects.end(w.sum, 0)
 	return r.stats, nil
 }
 
@@ -54,6 +55,19 @@ type reconciler struct {
 	pass    int
 	work    bool
 	stats   proxy.Stats
+}
+
+// sum stands for all that is wanted.
+func (r *reconciler) sum() (sum digest) {
+	for t := range tableCount {
+		for name, k := range r.want[t] {
+			sum += summand(t, name, k.digest)
+		}
+	}
+	for _, j := range jumps {
+		sum += summand(j.table, j.line(), 0)
+	}
+	return sum
 }
 
 func (r *reconciler) read(ctx context.Context, t table) error {
@@ -101,7 +115,7 @@ func (r *reconciler) compare() {
 		for name, have := range r.have[t] {
 			if _, wanted := r.want[t][name]; !wanted {
 				r.gone[t] = append(r.gone[t], name)
-				r.stats.Removed += have.rules
+				r.stats.Removed += max(have.rules, 1)
 				r.work = true
 			}
 		}

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 
+	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,13 +83,21 @@ var ErrLocked = errors.New("another program holds the xtables lock (/run/xtables
 
 // explain adds cause and remedy to errors that a user can do something about.
 func explain(err error) error {
-	var failed *commandError
-	if errors.As(err, &failed) {
-		text := []byte(failed.stderr)
+	var ours *commandError
+	var theirs *iptables.Error
+	status := 0
+	switch {
+	case errors.As(err, &ours):
+		status = ours.status()
+	case errors.As(err, &theirs):
+		status = theirs.ExitStatus()
+	}
+	if status != 0 {
+		says := func(s string) bool { return strings.Contains(err.Error(), s) }
 		switch {
-		case failed.status() == resourceProblem && bytes.Contains(text, []byte("xtables lock")):
+		case status == resourceProblem && says("xtables lock"):
 			return fmt.Errorf("%w: %w", ErrLocked, err)
-		case bytes.Contains(text, []byte("Permission denied")), bytes.Contains(text, []byte("you must be root")), bytes.Contains(text, []byte("Operation not permitted")):
+		case says("Permission denied"), says("you must be root"), says("Operation not permitted"):
 			return fmt.Errorf("%w; run as root or with CAP_NET_ADMIN and CAP_NET_RAW", err)
 		}
 	}

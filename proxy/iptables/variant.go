@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"sluice/proxy"
@@ -15,8 +16,8 @@ import (
 
 // The names of the variants.
 const (
-	NFT    = "nft"    // rules are in nf_tables
-	Legacy = "legacy" // rules are in ip_tables and ip6_tables
+	NFT    = "iptables-nft"    // rules are in nf_tables
+	Legacy = "iptables-legacy" // rules are in ip_tables and ip6_tables
 )
 
 // Variant is one of the two programs that are called iptables, for one family. Their rules do not know of each other.
@@ -73,12 +74,27 @@ func Variants(ctx context.Context, opts Options) ([]Variant, error) {
 	return list, nil
 }
 
+// moreDirs are searched behind PATH: where administrators' programs are, and where k3s keeps an iptables of its own.
+var moreDirs = []string{"/usr/sbin", "/sbin", "/usr/local/sbin", "/var/lib/rancher/k3s/data/current/bin/aux"}
+
+func lookPath(name string) (path string, err error) {
+	if path, err = exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range moreDirs {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
+
 func variant(ctx context.Context, netns int, name string) (v Variant, err error) {
 	for _, c := range []struct {
 		path *string
 		name string
 	}{{&v.Path, name}, {&v.Restore, name + "-restore"}, {&v.Save, name + "-save"}} {
-		if *c.path, err = exec.LookPath(c.name); err != nil {
+		if *c.path, err = lookPath(c.name); err != nil {
 			return v, err
 		}
 	}

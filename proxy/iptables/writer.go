@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
@@ -43,14 +41,10 @@ type Writer struct {
 	rules   *ruleset
 	slots   map[proxy.Frontend]kernelSlots
 	// known is what the kernel has, chain by chain; nil if that is not known. The texts are not kept.
-	known [tableCount]map[string]known
-	chain chain // its memory is used again and again
-
-	mu sync.Mutex // guards what Watch looks at
-	// sum stands for all that is to be in the kernel; changes counts the changes of it.
-	sum     digest
-	changes int
-	valid   bool
+	known   [tableCount]map[string]known
+	sum     digest // over all that is known, for Watch
+	chain   chain  // its memory is used again and again
+	expects expectation
 }
 
 // known is one chain in the kernel.
@@ -149,186 +143,21 @@ func (w *Writer) Apply(ctx context.Context, d *proxy.Delta) (proxy.Stats, error)
 	e := edit{w: w}
 	e.routes(d)
 	e.dispatch(d)
-	if e.empty() {
+	if e.tables() == 0 {
 		return e.stats, nil
 	}
-	w.expect(false)
+	w.expects.begin()
 	if err := w.restore(ctx, e.input); err != nil {
 		w.known = [tableCount]map[string]known{}
 		return proxy.Stats{}, err
 	}
-	w.expect(true)
+	w.expects.end(w.sum, e.tables())
 	return e.stats, nil
-}
-
-// expect tells Watch what is to be in the kernel, or that it is being changed.
-func (w *Writer) expect(valid bool) {
-	var sum digest
-	if valid {
-		for t := range w.known {
-			for name, k := range w.known[t] {
-				sum += summand(table(t), name, k.digest)
-			}
-		}
-		for _, j := range jumps {
-			sum += summand(j.table, j.line(), 0)
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sum, w.valid = sum, valid
-	w.changes++
-}
-
-// edit is one change while it is put together.
-type edit struct {
-	w       *Writer
-	written [tableCount][]text
-	deleted [tableCount][]string
-	stats   proxy.Stats
-}
-
-// text is a chain that is written.
-type text struct{ name, rules string }
-
-func (e *edit) empty() bool {
-	for t := range tableCount {
-		if len(e.written[t])+len(e.deleted[t]) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// put writes a chain if the kernel has it otherwise.
-func (e *edit) put(c *chain) {
-	k, had := e.w.known[c.table][c.name]
-	if had && k.digest == c.digest {
-		e.stats.Unchanged += c.rules
-		return
-	}
-	e.stats.Added += c.rules
-	e.stats.Removed += int(k.rules)
-	k.digest, k.rules = c.digest, int32(c.rules)
-	e.w.known[c.table][c.name] = k
-	e.written[c.table] = append(e.written[c.table], text{c.name, string(c.text)})
-}
-
-// drop deletes a chain, if there is one.
-func (e *edit) drop(t table, name string) {
-	k, had := e.w.known[t][name]
-	if !had {
-		return
-	}
-	e.stats.Removed += int(k.rules)
-	delete(e.w.known[t], name)
-	e.deleted[t] = append(e.deleted[t], name)
-}
-
-// routes writes the chains of routes.
-func (e *edit) routes(d *proxy.Delta) {
-	type ref struct {
-		t    table
-		name string
-	}
-	released := map[ref]struct{}{}
-	count := func(c *chain, n int32) {
-		k := e.w.known[c.table][c.name]
-		k.refs += n
-		e.w.known[c.table][c.name] = k
-	}
-	c := &e.w.chain
-	for i := range d.Frontends {
-		f := &d.Frontends[i]
-		e.w.rules.routeChains(c, f.Frontend, f.Old, func(c *chain) {
-			count(c, -1)
-			released[ref{c.table, c.name}] = struct{}{}
-		})
-	}
-	for i := range d.Frontends {
-		f := &d.Frontends[i]
-		e.w.rules.routeChains(c, f.Frontend, f.New, func(c *chain) {
-			e.put(c)
-			count(c, 1)
-		})
-	}
-	for r := range released {
-		if e.w.known[r.t][r.name].refs <= 0 {
-			e.drop(r.t, r.name)
-		}
-	}
-}
-
-// touched is a chain of a trie that may have to be written.
-type touched struct {
-	trie   int
-	of     proxy.Frontend
-	digits int
-}
-
-// dispatch brings the tries up to date and writes those of their chains that differ.
-func (e *edit) dispatch(d *proxy.Delta) {
-	rs := e.w.rules
-	changed := rs.changes(&e.w.chain, d)
-	all := map[string]touched{}
-	note := func() {
-		for _, ch := range changed {
-			if ch.differs {
-				rs.tries[ch.trie].near(&ch.entry.Frontend, func(n node) {
-					all[rs.tries[ch.trie].name(n)] = touched{ch.trie, n.of, n.digits}
-				})
-			}
-		}
-	}
-	note()
-	for _, ch := range changed {
-		rs.tries[ch.trie].set(ch.entry, ch.present)
-	}
-	note()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		at := all[name]
-		t := &rs.tries[at.trie]
-		n, ok := t.find(&at.of, at.digits)
-		if !ok {
-			e.drop(t.table, name)
-			continue
-		}
-		t.render(&e.w.chain, n)
-		e.put(&e.w.chain)
-	}
-}
-
-// input writes what iptables-restore is to do.
-func (e *edit) input(to io.Writer) error {
-	for t := range tableCount {
-		if len(e.written[t])+len(e.deleted[t]) == 0 {
-			continue
-		}
-		fmt.Fprintf(to, "*%s\n", t)
-		for _, c := range e.written[t] {
-			fmt.Fprintf(to, ":%s - [0:0]\n", c.name)
-		}
-		for _, name := range e.deleted[t] {
-			fmt.Fprintf(to, ":%s - [0:0]\n", name)
-		}
-		for _, c := range e.written[t] {
-			if _, err := io.WriteString(to, c.rules); err != nil {
-				return err
-			}
-		}
-		for _, name := range e.deleted[t] {
-			fmt.Fprintf(to, "-X %s\n", name)
-		}
-		if _, err := io.WriteString(to, "COMMIT\n"); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Cleanup removes all chains of ours, and the rules that lead to them.
 func (w *Writer) Cleanup(ctx context.Context) error {
-	w.expect(false)
+	w.expects.begin()
 	w.known = [tableCount]map[string]known{}
 	var lines [tableCount][]string
 	for t := range tableCount {

@@ -19,9 +19,9 @@ func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error
 // iptablesSave is the command of a variant and family that lists a table.
 func iptablesSave(f proxy.Family, variant string) string {
 	if f == proxy.IPv6 {
-		return "ip6tables-" + variant + "-save"
+		variant = strings.Replace(variant, "iptables", "ip6tables", 1)
 	}
-	return "iptables-" + variant + "-save"
+	return variant + "-save"
 }
 
 // iptablesLeftovers lists the chains, and the rules of chains that lead on, that there are only for objects.
