@@ -60,6 +60,11 @@ test: ## run all tests, with real packets in network namespaces
 	go mod download
 	.ci/as-root go test -count=1 -timeout 30m ./...
 
+.PHONY: test-qemu
+test-qemu: dist/sluice-arm64 dist/sluice-armv7 dist/sluice-armv6 ## run on ARM boards that QEMU emulates, a Pi Zero among them; QEMU= for some
+	.ci/deps go qemu-system-arm depmod
+	go run ./test/qemu $(QEMU)
+
 .PHONY: demo
 demo: build ## show a node at work in throw-away network namespaces
 	.ci/deps go nft ip unshare

@@ -32,23 +32,25 @@ func main() {
 	binary := flag.String("binary", "bin/sluice", "the program to measure")
 	changes := flag.Int("changes", 50, "how many times one endpoint is changed")
 	sizes := flag.String("sizes", "1x1,100x3,1000x10,10000x10", "Services x endpoints, comma-separated")
+	limit := flag.Float64("max-anonymous", 0, "fail if an agent has more anonymous memory than this, in MB; 0: no limit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *binary, *sizes, *changes); err != nil {
+	if err := run(ctx, *binary, *sizes, *changes, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary, sizes string, changes int) error {
+func run(ctx context.Context, binary, sizes string, changes int, limit float64) error {
 	info, err := os.Stat(binary)
 	if err != nil {
 		return fmt.Errorf("%w; run `make build` first", err)
 	}
 	fmt.Printf("%s: %.1f MB\n\n", binary, float64(info.Size())/1e6)
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "SERVICES x ENDPOINTS\tSTART TO RULES\tRESTART TO RULES\tONE CHANGE: AGENT (median, max)\tWITH THE FILE'S WAY (median)\tANONYMOUS\tRSS\tCPU")
+	fmt.Fprintln(t, "SERVICES x ENDPOINTS\tSTART TO RULES\tRESTART TO RULES\tONE CHANGE: AGENT (median, max)\tWITH THE FILE'S WAY (median)\tANONYMOUS\tRSS\tPEAK RSS\tCPU")
+	var tooLarge error
 	for _, size := range strings.Split(sizes, ",") {
 		var b bench
 		if _, err := fmt.Sscanf(size, "%dx%d", &b.services, &b.endpoints); err != nil {
@@ -58,11 +60,14 @@ func run(ctx context.Context, binary, sizes string, changes int) error {
 		if err := b.run(ctx, changes); err != nil {
 			return fmt.Errorf("%s: %w", size, err)
 		}
-		fmt.Fprintf(t, "%d x %d\t%v\t%v\t%v, %v\t%v\t%.1f MB\t%.1f MB\t%v\n", b.services, b.endpoints, b.start.Round(time.Millisecond), b.restart.Round(time.Millisecond),
+		fmt.Fprintf(t, "%d x %d\t%v\t%v\t%v, %v\t%v\t%.1f MB\t%.1f MB\t%.1f MB\t%v\n", b.services, b.endpoints, b.start.Round(time.Millisecond), b.restart.Round(time.Millisecond),
 			b.seen[len(b.seen)/2].Round(10*time.Microsecond), b.seen[len(b.seen)-1].Round(10*time.Microsecond), b.whole[len(b.whole)/2].Round(100*time.Microsecond),
-			float64(b.anonymous)/1e6, float64(b.rss)/1e6, b.cpu)
+			float64(b.anonymous)/1e6, float64(b.rss)/1e6, float64(b.peak)/1e6, b.cpu)
+		if used := float64(b.anonymous) / 1e6; limit > 0 && used > limit {
+			tooLarge = errors.Join(tooLarge, fmt.Errorf("%s: the agent has %.1f MB of anonymous memory, more than %v MB", size, used, limit))
+		}
 	}
-	return t.Flush()
+	return errors.Join(t.Flush(), tooLarge)
 }
 
 // bench is one size and what was measured.
@@ -74,6 +79,7 @@ type bench struct {
 	seen           []time.Duration // what the agent took from seeing a change to having written it
 	whole          []time.Duration // from the file's rename to the same
 	anonymous, rss int64           // bytes
+	peak           int64           // of rss
 	cpu            time.Duration   // user and system, of the first agent
 
 	dir, manifests, socket string
@@ -214,7 +220,7 @@ func (b *bench) measureChanges(ctx context.Context, changes int) error {
 		if err := b.writeService(b.services/2, i+1); err != nil {
 			return err
 		}
-		w, err := b.next(ctx, 5*time.Second)
+		w, err := b.next(ctx, time.Minute)
 		if err != nil {
 			return err
 		}
@@ -227,7 +233,7 @@ func (b *bench) measureChanges(ctx context.Context, changes int) error {
 
 func (b *bench) readMemory() error {
 	m, err := procfs.Memory(b.agent.Cmd.Process.Pid)
-	b.anonymous, b.rss = m["RssAnon"], m["VmRSS"]
+	b.anonymous, b.rss, b.peak = m["RssAnon"], m["VmRSS"], m["VmHWM"]
 	return err
 }
 

@@ -1,0 +1,159 @@
+// Command qemu runs what was built for ARM on boards that QEMU emulates, under Debian's kernels: the release's
+// program under test/bench, and the cases of test/dataplane. `make test-qemu` runs it.
+//
+// A guest is a machine of package vm, with its MiB of memory if it can have more than one size: arm64:128.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/test/qemu/vm"
+	"sluice/test/tempdir"
+)
+
+// allGuests are those that run without arguments.
+var allGuests = []string{"arm64:512", "arm64:128", "armv7:512", "armv6:512"}
+
+// casesMiB is the least memory for the cases: their program alone has 40 MB, and
+// what it runs from is a file system in memory.
+const casesMiB = 256
+
+// maxAnonymous is the most memory of its own, in MB, that the agent may have with 100 Services of 3 endpoints.
+const maxAnonymous = 8
+
+// limit ends a guest that hangs.
+const limit = 40 * time.Minute
+
+func main() {
+	cases := flag.String("cases", ".", "run the tests of test/dataplane that match this pattern; empty: none")
+	flag.Parse()
+	guests := flag.Args()
+	if len(guests) == 0 {
+		guests = allGuests
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, guests, *cases); err != nil {
+		fmt.Fprintln(os.Stderr, "qemu:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, guests []string, cases string) error {
+	var errs []error
+	var summary strings.Builder
+	for _, name := range guests {
+		g := guest{name: name, cases: cases}
+		err := g.run(ctx)
+		fmt.Fprintln(&summary, g.summary(err))
+		errs = append(errs, err)
+	}
+	fmt.Printf("\n%s", summary.String())
+	return errors.Join(errs...)
+}
+
+// guest is one boot of one machine.
+type guest struct {
+	name, cases string
+
+	kernel  *vm.Kernel
+	took    time.Duration
+	figures []string // lines of the benchmark
+}
+
+func (g *guest) run(ctx context.Context) error {
+	name, mib, _ := strings.Cut(g.name, ":")
+	machine, err := vm.Find(name)
+	if err != nil {
+		return err
+	}
+	boot := vm.Boot{}
+	if boot.MiB, err = strconv.Atoi(mib); err != nil {
+		return fmt.Errorf("guest %q: want MACHINE:MIB: %w", g.name, err)
+	}
+	if machine.MiB != 0 && machine.MiB != boot.MiB {
+		return fmt.Errorf("guest %q: this machine has %d MiB", g.name, machine.MiB)
+	}
+	if boot.MiB < casesMiB {
+		g.cases = ""
+	}
+	if g.kernel, err = machine.Fetch(ctx); err != nil {
+		return err
+	}
+	dir, err := tempdir.New("sluice-qemu-")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	boot.Kernel, boot.Initramfs = g.kernel, filepath.Join(dir.Path, "initramfs")
+	if err := g.prepare(ctx, boot.Initramfs); err != nil {
+		return err
+	}
+	return g.boot(ctx, boot)
+}
+
+// prepare writes the initramfs.
+func (g *guest) prepare(ctx context.Context, file string) error {
+	r, err := vm.NewInitramfs(ctx, g.kernel, file)
+	if err != nil {
+		return err
+	}
+	machine := g.kernel.Machine
+	bench := filepath.Join(filepath.Dir(file), "bench")
+	errs := []error{r.AddTools(), r.Add("test/sluice", "dist/sluice-"+machine.Release), machine.Build(ctx, bench, "build", "./test/bench"), r.Add("test/bench", bench)}
+	commands := []string{
+		fmt.Sprintf("./bench -binary ./sluice -changes 5 -sizes 100x3 -max-anonymous %d", maxAnonymous),
+		"./bench -binary ./sluice -changes 5 -sizes 1000x10",
+	}
+	if g.cases != "" {
+		test := filepath.Join(filepath.Dir(file), "dataplane.test")
+		errs = append(errs, machine.Build(ctx, test, "test", "-c", "./test/dataplane"), r.Add("test/dataplane.test", test),
+			r.Add("test/testdata", "test/dataplane/testdata"))
+		commands = append(commands, "./dataplane.test -test.timeout 30m -test.run "+g.cases)
+	}
+	r.Commands(commands...)
+	return errors.Join(append(errs, r.Close())...)
+}
+
+// figures are the lines of test/bench.
+var figures = regexp.MustCompile(`^\d+ x \d+ `)
+
+// boot runs the machine to its end and looks for its success.
+func (g *guest) boot(ctx context.Context, b vm.Boot) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	begun := time.Now()
+	succeeded, err := b.Run(ctx, func(line string) {
+		fmt.Printf("%-10s %6.1f s  %s\n", g.name, time.Since(begun).Seconds(), line)
+		if figures.MatchString(line) {
+			g.figures = append(g.figures, line)
+		}
+	})
+	g.took = time.Since(begun)
+	if err == nil && !succeeded {
+		err = errors.New("it did not succeed (see above)")
+	}
+	return err
+}
+
+func (g *guest) summary(err error) string {
+	if err != nil {
+		return g.name + ": FAILED: " + err.Error()
+	}
+	cases := "no cases"
+	if g.cases != "" {
+		cases = "cases passed"
+	}
+	return fmt.Sprintf("%s: Linux %s, %s, %v\n  %s", g.name, g.kernel.Version, cases, g.took.Round(time.Second), strings.Join(g.figures, "\n  "))
+}
