@@ -14,6 +14,7 @@ func main() {
 		cmd.Agent(),
 		cmd.Status(),
 		cmd.Get(),
+		cmd.Check(),
 		cmd.Cleanup(),
 		cmd.Version(),
 		cmd.Completion(),

@@ -95,7 +95,7 @@ func run(ctx context.Context, commands []*cli.Command, args []string, stdout, st
 	if message := err.Error(); message != "" {
 		fmt.Fprintf(stderr, "sluice: %s\n", strings.ReplaceAll(message, "\n", "\nsluice: "))
 	}
-	if code == exitUsage {
+	if code == exitUsage && err.Error() != "" { // of check, 2 without a message is a number of failures
 		name := ""
 		if len(args) > 1 {
 			if c := find(commands, args[1]); c != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func commands() []*cli.Command {
-	return []*cli.Command{Agent(), Status(), Get(), Cleanup(), Version(), Completion()}
+	return []*cli.Command{Agent(), Status(), Get(), Check(), Cleanup(), Version(), Completion()}
 }
 
 // sluice runs a command as a shell would.
@@ -103,7 +103,7 @@ func TestExitCodes(t *testing.T) {
 		{"agent --manifests", 2, "needs an argument"},
 		{"agent --manifests /m extra", 2, `"extra"`},
 		{"agent --manifests /m --sync-period soon", 2, `--sync-period: "soon"`},
-		{"agent --manifests /m --proxy-mode iptables", 2, "auto or nftables"},
+		{"agent --manifests /m --proxy-mode ipvs", 2, "auto, nftables, iptables"},
 		{"agent --hostname-override a --node-name b --manifests /m", 2, "two forms of the same flag"},
 		{"status extra", 2, `"extra"`},
 		{"status -o wide", 2, "json, yaml"},
@@ -113,6 +113,8 @@ func TestExitCodes(t *testing.T) {
 		{"get svc -o table", 2, "wide, json, yaml"},
 		{"get svc -A -n shop", 2, "exclude each other"},
 		{"cleanup all", 2, `"all"`},
+		{"check all", 2, `"all"`},
+		{"check -o wide", 2, "json, yaml"},
 		{"version -o wide", 2, "json, yaml"},
 		{"completion", 2, "bash, zsh or fish"},
 		{"completion tcsh", 2, "bash, zsh or fish"},
@@ -215,7 +217,7 @@ func TestSocketOfConfiguration(t *testing.T) {
 }
 
 func TestHelpFitsTheTerminal(t *testing.T) {
-	for _, name := range []string{"", "agent", "status", "get", "cleanup", "version", "completion"} {
+	for _, name := range []string{"", "agent", "status", "get", "check", "cleanup", "version", "completion"} {
 		code, stdout, stderr := sluice(t, append(strings.Fields(name), "--help")...)
 		if code != 0 || stderr != "" {
 			t.Errorf("%q: exit code %d, %q", name, code, stderr)

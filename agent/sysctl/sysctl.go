@@ -37,9 +37,12 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// WantedFlows is how many connections a machine with ram bytes of memory should be able to track.
+func WantedFlows(ram uint64) int { return int(min(max(ram/ramPerFlow, minFlows), maxFlows)) }
+
 // Apply sets the parameters of the network namespace of the calling thread, as far as they are not right.
 func Apply(o Options) {
-	o.atLeast("net/netfilter/nf_conntrack_max", int(min(max(o.RAM/ramPerFlow, minFlows), maxFlows)))
+	o.atLeast("net/netfilter/nf_conntrack_max", WantedFlows(o.RAM))
 	o.atMost("net/netfilter/nf_conntrack_tcp_timeout_established", establishedTimeout)
 	o.atLeast("net/netfilter/nf_conntrack_tcp_timeout_close_wait", closeWaitTimeout)
 	o.atLeast("net/ipv4/ip_forward", 1)

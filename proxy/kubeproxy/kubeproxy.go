@@ -112,7 +112,7 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 			if v.Save[f] == "" || v.Restore[f] == "" {
 				continue
 			}
-			save, err := run(ctx, "", v.Save[f])
+			save, err := v.List(ctx, f)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("look for kube-proxy's chains: %w", err))
 				continue
@@ -126,8 +126,7 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 					if p.input == "" {
 						return nil
 					}
-					_, err := run(ctx, p.input, v.Restore[f], "--noflush", "-w", lockSeconds)
-					return err
+					return restore(ctx, v.Restore[f], p.input)
 				}))
 			}
 		}
@@ -135,15 +134,14 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 	return errors.Join(errs...)
 }
 
-// run runs a program and returns its output; the error has its message.
-func run(ctx context.Context, stdin, program string, args ...string) (string, error) {
+// restore changes tables as the input says.
+func restore(ctx context.Context, program, input string) error {
 	ctx, cancel := context.WithTimeout(ctx, programTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("run %s: %w: %s", program, err, bytes.TrimSpace(stderr.Bytes()))
+	cmd := exec.CommandContext(ctx, program, "--noflush", "-w", lockSeconds)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", program, err, bytes.TrimSpace(out))
 	}
-	return stdout.String(), nil
+	return nil
 }

@@ -1,7 +1,9 @@
 package probe
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -77,6 +79,24 @@ func variant(ctx context.Context, suffix string) (Variant, bool) {
 
 // k3sPrograms is where k3s keeps the iptables that it uses on machines without one.
 const k3sPrograms = "/var/lib/rancher/k3s/data/current/bin/aux"
+
+// List returns the rules of a family, as iptables-save prints them, in the network namespace of the calling
+// thread; nothing where the family has no program.
+func (v Variant) List(ctx context.Context, f proxy.Family) (string, error) {
+	if v.Save[f] == "" {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, programTime)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, v.Save[f])
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s: %w: %s", v.Save[f], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(out), nil
+}
 
 // look finds a program, also where administrators' programs are when the PATH does not say so.
 func look(name string) string {

@@ -1,0 +1,243 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/agent/kube"
+	"sluice/proxy"
+	"sluice/proxy/kubeproxy"
+	"sluice/proxy/nft"
+	"sluice/proxy/probe"
+)
+
+// want is what an Item must be: its level, and parts of its detail and remedy.
+type want struct {
+	level          Level
+	detail, remedy string
+}
+
+func compare(t *testing.T, what string, got Item, want want) {
+	t.Helper()
+	if got.Level != want.level || !strings.Contains(got.Detail, want.detail) || !strings.Contains(got.Remedy, want.remedy) || (got.Level == OK) != (got.Remedy == "") {
+		t.Errorf("%s: %s %q, remedy %q; want %+v", what, got.Level, got.Detail, got.Remedy, want)
+	}
+}
+
+func TestJudgeParameters(t *testing.T) {
+	const mb = 1 << 20
+	tests := []struct {
+		what string
+		got  Item
+		want want
+	}{
+		{"on", judgeSwitch("x", "a.x", parameter{value: 1}), want{OK, "", ""}},
+		{"off, the agent can set it", judgeSwitch("x", "a.x", parameter{writable: true}), want{Warn, "off", "sysctl -w a.x=1"}},
+		{"off, read-only", judgeSwitch("x", "a.x", parameter{}), want{Fail, "cannot be set", "sysctl -w a.x=1 on the host"}},
+		{"not there", judgeSwitch("x", "a.x", parameter{missing: true}), want{Fail, "no a.x", "kernel"}},
+
+		{"rp_filter off", judgeReversePath(map[string]int{"all": 0, "eth0": 0}), want{OK, "", ""}},
+		{"rp_filter loose by all", judgeReversePath(map[string]int{"all": 2, "eth0": 1}), want{OK, "", ""}},
+		{"rp_filter strict by all", judgeReversePath(map[string]int{"all": 1, "eth0": 0, "wlan0": 2}), want{Warn, "at eth0:", "rp_filter=2"}},
+		{"rp_filter strict at two", judgeReversePath(map[string]int{"all": 0, "wlan0": 1, "eth0": 1, "default": 1, "lo": 1}), want{Warn, "eth0, wlan0", "rp_filter=2"}},
+
+		{"no bridge", judgeBridge("b", parameter{missing: true}, false), want{OK, "no bridge", ""}},
+		{"bridge without the module", judgeBridge("b", parameter{missing: true}, true), want{Warn, "br_netfilter", "modprobe br_netfilter"}},
+		{"bridge, off", judgeBridge("b", parameter{writable: true}, true), want{Warn, "off", "net.bridge.b=1"}},
+		{"bridge, on", judgeBridge("b", parameter{value: 1}, true), want{OK, "", ""}},
+
+		{"conntrack not loaded", judgeConntrack(parameter{missing: true}, 0, 512*mb), want{Warn, "not loaded", "modprobe nf_conntrack"}},
+		{"conntrack as wanted", judgeConntrack(parameter{value: 32768}, 10, 512*mb), want{OK, "32768", ""}},
+		{"conntrack small", judgeConntrack(parameter{value: 4096, writable: true}, 10, 512*mb), want{Warn, "4096", "nf_conntrack_max=32768"}},
+		{"conntrack small and fixed", judgeConntrack(parameter{value: 4096}, 10, 512*mb), want{Warn, "cannot be set", "on the host"}},
+		{"conntrack large", judgeConntrack(parameter{value: 4 << 20}, 10, 512*mb), want{Warn, "1280 of 512 MB", "nf_conntrack_max=32768"}},
+		{"conntrack filling", judgeConntrack(parameter{value: 40000}, 33000, 512*mb), want{Warn, "33000 of 40000", "nf_conntrack_max=80000"}},
+		{"conntrack full", judgeConntrack(parameter{value: 40000}, 39999, 512*mb), want{Fail, "dropped", "nf_conntrack_max=80000"}},
+	}
+	for _, test := range tests {
+		compare(t, test.what, test.got, test.want)
+	}
+}
+
+func TestJudgeOthers(t *testing.T) {
+	serving := kubeproxy.Leftover{Place: "iptables-nft", Table: "nat", Chains: []string{"KUBE-SERVICES"}}
+	canary := kubeproxy.Leftover{Place: "iptables-nft", Table: "mangle", Chains: []string{"KUBE-PROXY-CANARY"}}
+	table := kubeproxy.Leftover{Place: probe.NFTables, Table: "kube-proxy"}
+	kept := kubeproxy.Leftover{Place: "iptables-nft", Table: "nat", Kept: []string{"KUBE-MARK-MASQ"}}
+	none := errors.New("not permitted")
+	tests := []struct {
+		what string
+		got  Item
+		want want
+	}{
+		{"no leftovers", judgeLeftovers(nil, nil), want{OK, "none", ""}},
+		{"chains", judgeLeftovers([]kubeproxy.Leftover{serving}, nil), want{Fail, "table nat of iptables-nft", "sluice cleanup --kube-proxy"}},
+		{"table", judgeLeftovers([]kubeproxy.Leftover{table}, none), want{Fail, "nftables table kube-proxy", "sluice cleanup --kube-proxy"}},
+		{"canary", judgeLeftovers([]kubeproxy.Leftover{canary}, nil), want{Warn, "serve nothing", "sluice cleanup --kube-proxy"}},
+		{"kept ones alone", judgeLeftovers([]kubeproxy.Leftover{kept}, nil), want{OK, "none", ""}},
+		{"not seen", judgeLeftovers(nil, none), want{Warn, "not permitted", "root"}},
+
+		{"no k3s", judgeK3s(k3s{}), want{OK, "not on this machine", ""}},
+		{"agent", judgeK3s(k3s{agent: true}), want{OK, "servers", ""}},
+		{"server", judgeK3s(k3s{server: true, agent: true, file: "/c"}), want{Fail, "/c", "disable-kube-proxy: true"}},
+		{"server, off", judgeK3s(k3s{server: true, disabled: true, file: "/c"}), want{OK, "off by /c", ""}},
+		{"server, unreadable", judgeK3s(k3s{server: true, err: fs.ErrPermission}), want{Warn, "permission", "root"}},
+
+		{"no iptables", judgeVariants("", nil), want{OK, "none", ""}},
+		{"one variant", judgeVariants("iptables-nft", map[string]int{"iptables-nft": 3, "iptables-legacy": 0}), want{OK, "iptables-nft", ""}},
+		{"both", judgeVariants("iptables-nft", map[string]int{"iptables-nft": 3, "iptables-legacy": 1}), want{Warn, "has 3 rules, iptables-legacy 1", "update-alternatives"}},
+		{"the other", judgeVariants("iptables-nft", map[string]int{"iptables-nft": 0, "iptables-legacy": 1}), want{Warn, "in iptables-legacy", "/usr/sbin/iptables-legacy"}},
+	}
+	for _, test := range tests {
+		compare(t, test.what, test.got, test.want)
+	}
+}
+
+func TestJudgeForward(t *testing.T) {
+	tests := []struct {
+		what, save string
+		want       want
+	}{
+		{"nothing", "", want{OK, "accepts", ""}},
+		{"accepting", "*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", want{OK, "accepts", ""}},
+		{"another table", "*mangle\n:FORWARD DROP [0:0]\nCOMMIT\n", want{OK, "accepts", ""}},
+		{"dropping", "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n", want{Fail, "policy", "iptables-nft -I FORWARD -d 10.42.0.0/16 -j ACCEPT"}},
+		{"Docker", "*filter\n:FORWARD DROP [0:0]\n:DOCKER-USER - [0:0]\n-A FORWARD -j DOCKER-USER\nCOMMIT\n", want{Fail, "Docker", "iptables-nft -I DOCKER-USER -s 10.42.0.0/16 -j ACCEPT"}},
+		{"ufw", "*filter\n:FORWARD DROP [0:0]\n:ufw-before-forward - [0:0]\nCOMMIT\n", want{Fail, "ufw", "ufw route allow to 10.42.0.0/16"}},
+		{"flannel", "*filter\n:FORWARD DROP [0:0]\n:FLANNEL-FWD - [0:0]\n-A FORWARD -m comment --comment \"flanneld forward\" -j FLANNEL-FWD\nCOMMIT\n", want{OK, "FLANNEL-FWD", ""}},
+		{"flannel's chain that nothing leads to", "*filter\n:FORWARD DROP [0:0]\n:FLANNEL-FWD - [0:0]\nCOMMIT\n", want{Fail, "policy", "ACCEPT"}},
+		{"both directions", "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 10.42.0.0/16 -j ACCEPT\n-A FORWARD -d 10.42.0.0/16 -j ACCEPT\nCOMMIT\n", want{OK, "10.42.0.0/16", ""}},
+		{"one direction", "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 10.42.0.0/16 -j ACCEPT\nCOMMIT\n", want{Fail, "policy", "-d 10.42.0.0/16"}},
+	}
+	for _, test := range tests {
+		compare(t, test.what, judgeForward("iptables-nft", proxy.IPv4, parseForward(test.save), "10.42.0.0/16"), test.want)
+	}
+}
+
+func TestJudgeBaseChains(t *testing.T) {
+	pods := func(v6 bool) string { return map[bool]string{false: "10.42.0.0/16", true: "fd42::/56"}[v6] }
+	at := func(c nft.BaseChain) []Item { return judgeBaseChains([]nft.BaseChain{c}, pods) }
+	forward := uint32(unix.NF_INET_FORWARD)
+	tests := []struct {
+		what  string
+		chain nft.BaseChain
+		want  want
+	}{
+		{"accepting", nft.BaseChain{Family: "inet", Table: "fw", Name: "forward", Hook: forward}, want{OK, "none", ""}},
+		{"input", nft.BaseChain{Family: "inet", Table: "fw", Name: "in", Hook: unix.NF_INET_LOCAL_IN, Drop: true}, want{OK, "none", ""}},
+		{"iptables' own", nft.BaseChain{Family: "ip", Table: "filter", Name: "FORWARD", Hook: forward, Drop: true}, want{OK, "none", ""}},
+		{"dropping", nft.BaseChain{Family: "inet", Table: "fw", Name: "fwd", Hook: forward, Drop: true}, want{Warn, "drops", "nft insert rule inet fw fwd ip6 daddr fd42::/56 accept"}},
+		{"firewalld", nft.BaseChain{Family: "inet", Table: "firewalld", Name: "filter_FORWARD", Hook: forward}, want{Warn, "rejects", "--zone=trusted --add-source=10.42.0.0/16"}},
+	}
+	for _, test := range tests {
+		items := at(test.chain)
+		if len(items) != 1 {
+			t.Errorf("%s: %v", test.what, items)
+			continue
+		}
+		compare(t, test.what, items[0], test.want)
+	}
+}
+
+func TestJudgeAccess(t *testing.T) {
+	now := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)
+	tests := []struct {
+		what   string
+		access kube.Access
+		err    error
+		item   string
+		want   want
+	}{
+		{"no kubeconfig", kube.Access{}, fmt.Errorf("none of x: %w", fs.ErrNotExist), "kubeconfig", want{Fail, "none of x", "--manifests"}},
+		{"unreadable", kube.Access{Kubeconfig: "/k"}, fmt.Errorf("open /k: %w", fs.ErrPermission), "kubeconfig", want{Warn, "open /k", "root"}},
+		{"broken", kube.Access{Kubeconfig: "/k"}, errors.New("read /k: no cluster"), "kubeconfig", want{Fail, "no cluster", "correct"}},
+		{"found", kube.Access{Kubeconfig: "/k"}, nil, "kubeconfig", want{OK, "/k", ""}},
+		{"all", kube.Access{Server: "https://s", Allowed: []string{"services", "nodes"}}, nil, "API server", want{OK, "services, nodes", ""}},
+		{"forbidden", kube.Access{Problems: []string{"nodes: forbidden (403): a; b; bind it"}}, nil, "API server", want{Fail, "forbidden (403): a; b", "bind it"}},
+		{"old server", kube.Access{Lesser: []string{"servicecidrs: not there"}}, nil, "API server", want{Warn, "not there", "none"}},
+		{"certificate", kube.Access{NotAfter: now.AddDate(1, 0, 0)}, nil, "client certificate", want{OK, "2028-05-01", ""}},
+		{"certificate ends", kube.Access{NotAfter: now.AddDate(0, 0, 29)}, nil, "client certificate", want{Warn, "2027-05-30", "renew"}},
+		{"certificate ended", kube.Access{NotAfter: now.AddDate(0, 0, -1)}, nil, "client certificate", want{Fail, "2027-04-30", "renew"}},
+	}
+	for _, test := range tests {
+		found := false
+		for _, item := range judgeAccess(test.access, test.err, now) {
+			if item.Name == test.item {
+				compare(t, test.what, item, test.want)
+				found = true
+			}
+		}
+		if !found {
+			t.Errorf("%s: no item %q", test.what, test.item)
+		}
+	}
+}
+
+func TestJudgeMachine(t *testing.T) {
+	now := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)
+	tests := []struct {
+		what string
+		got  Item
+		want want
+	}{
+		{"clock", judgeClock(now, now.AddDate(0, -1, 0), true, false), want{OK, "", ""}},
+		{"1970", judgeClock(time.Unix(100, 0), time.Time{}, false, false), want{Fail, "1970", "NTP"}},
+		{"before the installation", judgeClock(now, now.AddDate(0, 1, 0), true, false), want{Fail, "installed", "NTP"}},
+		{"installed in another time zone", judgeClock(now, now.Add(time.Hour), true, false), want{OK, "", ""}},
+		{"not synchronised", judgeClock(now, now, false, true), want{Warn, "not synchronised", "NTP"}},
+		{"no hardware clock", judgeClock(now, now, false, false), want{Warn, "while it is off", "NTP"}},
+
+		{"directory", judgeCache(directory{path: "/d", made: "/d", writable: true, free: 1 << 30}, true), want{OK, "1024 MB", ""}},
+		{"directory to be made", judgeCache(directory{path: "/v/d", made: "/v", writable: true, free: 1 << 30}, true), want{OK, "makes /v/d", ""}},
+		{"read-only", judgeCache(directory{path: "/d", made: "/d", free: 1 << 30}, true), want{Warn, "cannot be written", "--data-dir"}},
+		{"not root", judgeCache(directory{path: "/d", made: "/d", free: 1 << 30}, false), want{Warn, "for this user", "root"}},
+		{"in memory", judgeCache(directory{path: "/d", made: "/d", writable: true, inMemory: true, free: 1 << 30}, true), want{Warn, "in memory", "--data-dir"}},
+		{"little space", judgeCache(directory{path: "/d", made: "/d", writable: true, free: 100 << 20}, true), want{Warn, "100 MB", "room"}},
+		{"no space", judgeCache(directory{path: "/d", made: "/d", writable: true, free: 1 << 20}, true), want{Fail, "1 MB", "room"}},
+		{"a file", judgeCache(directory{path: "/d", made: "/d", err: errors.New("/d is not a directory")}, true), want{Fail, "not a directory", "--data-dir"}},
+
+		{"free port", judgePort("healthz port", 10256, false, ""), want{OK, "free", ""}},
+		{"ours", judgePort("healthz port", 10256, true, "sluice"), want{OK, "sluice", ""}},
+		{"kube-proxy", judgePort("metrics port", 10249, true, "kube-proxy"), want{Fail, "kube-proxy runs", "cleanup --kube-proxy"}},
+		{"k3s", judgePort("metrics port", 10249, true, "k3s-server"), want{Fail, "k3s-server", "disable-kube-proxy"}},
+		{"someone", judgePort("metrics port", 10249, true, "nginx"), want{Fail, "nginx", "--metrics-bind-address"}},
+		{"someone unseen", judgePort("metrics port", 10249, true, ""), want{Warn, "cannot be seen", "--metrics-bind-address"}},
+
+		{"manifests", judgeManifests("/m", nil), want{OK, "/m", ""}},
+		{"no manifests", judgeManifests("/m", fs.ErrNotExist), want{Fail, "exist", "--manifests"}},
+	}
+	for _, test := range tests {
+		compare(t, test.what, test.got, test.want)
+	}
+}
+
+func TestJudgeKernel(t *testing.T) {
+	host := probe.Host{Distribution: probe.RaspberryPiOS, Kernel: "6.12", Modules: true}
+	feature := func(family string, good bool) probe.Feature {
+		f := probe.Feature{Name: "numgen", Family: family, OK: good, Config: []string{"CONFIG_NFT_NUMGEN"}, Module: "nft_numgen",
+			Package: map[string]string{probe.RaspberryPiOS: "linux-image-rpi-v8"}}
+		if !good {
+			f.Error = "no such file or directory"
+		}
+		return f
+	}
+	missing := probe.Set{Name: probe.NFTables, Features: []probe.Feature{feature("IPv4", true), feature("IPv6", false)}}
+	good := probe.Set{Name: "iptables-nft", Features: []probe.Feature{feature("IPv4", true), feature("IPv6", true)}}
+	compare(t, "missing", judgeSet(host, missing, false)[0], want{Fail, "missing for IPv6 (CONFIG_NFT_NUMGEN): no such", "apt install linux-image-rpi-v8"})
+	compare(t, "missing, not needed", judgeSet(host, missing, true)[0], want{Warn, "missing for IPv6", "modprobe -a nft_numgen"})
+	compare(t, "good", judgeSet(host, good, false)[0], want{OK, "IPv4, IPv6", ""})
+	compare(t, "not tried", judgeSet(host, probe.Set{Name: "x", Err: "not permitted", Remedy: "run as root"}, false)[0], want{Warn, "not permitted", "root"})
+	r := probe.Result{Host: host, NFTables: &missing}
+	compare(t, "half a mode", judgeMode(r, probe.Auto), want{Warn, "IPv6 is not served", "below"})
+	r.IPTables = []probe.Set{good}
+	compare(t, "the other mode", judgeMode(r, probe.Auto), want{OK, "iptables: iptables-nft has all", ""})
+	r = probe.Result{Host: host, NFTables: &probe.Set{Name: probe.NFTables, Features: []probe.Feature{feature("IPv4", false)}}}
+	compare(t, "no mode", judgeMode(r, probe.Auto), want{Fail, "CONFIG_NFT_NUMGEN", "below"})
+	compare(t, "no modules", judgeModules(probe.Host{Kernel: "6.12"}), want{Warn, "6.12", "start the machine again"})
+}

@@ -1,0 +1,98 @@
+package check
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ports looks who listens at the ports of the agent.
+func (l *looker) ports() []Item {
+	var items []Item
+	inodes, err := listening()
+	for _, p := range []struct {
+		name string
+		at   netip.AddrPort
+	}{{"healthz port", l.Config.HealthzBindAddress}, {"metrics port", l.Config.MetricsBindAddress}} {
+		switch {
+		case !p.at.IsValid():
+		case err != nil:
+			items = append(items, unseen(p.name, err))
+		default:
+			inode, used := inodes[p.at.Port()]
+			by := ""
+			if used {
+				by = owner(inode)
+			}
+			items = append(items, judgePort(p.name, p.at.Port(), used, by))
+		}
+	}
+	return items
+}
+
+// judgePort is about a TCP port; by is the name of the program that listens there, empty if it cannot be seen.
+func judgePort(name string, port uint16, used bool, by string) Item {
+	flag := strings.TrimSuffix(name, " port")
+	remedy := fmt.Sprintf("end it, or set --%s-bind-address to another port", flag)
+	switch {
+	case !used:
+		return ok(name, "%d is free", port)
+	case by == "sluice":
+		return ok(name, "%d is sluice's", port)
+	case by == "":
+		return warn(name, remedy, "%d is in use, by a program that cannot be seen from here", port)
+	case by == "kube-proxy" || strings.HasPrefix(by, "k3s"):
+		return fail(name, "turn kube-proxy off (k3s: disable-kube-proxy: true on all servers), then: sluice cleanup --kube-proxy",
+			"%d is in use by %s: a kube-proxy runs here", port, by)
+	}
+	return fail(name, remedy, "%d is in use by %s", port, by)
+}
+
+// listening returns the inodes of TCP sockets that listen in the network namespace of this thread, by port.
+func listening() (map[uint16]string, error) {
+	inodes := map[uint16]string{}
+	for _, name := range []string{"tcp", "tcp6"} {
+		f, err := os.Open("/proc/thread-self/net/" + name)
+		if os.IsNotExist(err) {
+			continue // no IPv6
+		}
+		if err != nil {
+			return nil, err
+		}
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if port, inode, ok := parseListener(lines.Text()); ok {
+				inodes[port] = inode
+			}
+		}
+		f.Close()
+	}
+	return inodes, nil
+}
+
+// parseListener reads a line of /proc/net/tcp (get_tcp4_sock of net/ipv4/tcp_ipv4.c): the port is hexadecimal, the
+// state 0A (TCP_LISTEN of net/tcp_states.h), and the inode the tenth field.
+func parseListener(line string) (port uint16, inode string, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) < 10 || fields[3] != "0A" {
+		return 0, "", false
+	}
+	_, hex, _ := strings.Cut(fields[1], ":")
+	n, err := strconv.ParseUint(hex, 16, 16)
+	return uint16(n), fields[9], err == nil
+}
+
+// owner finds the program that has a socket open; empty if it cannot be seen.
+func owner(inode string) string {
+	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, d := range descriptors {
+		if target, err := os.Readlink(d); err == nil && target == "socket:["+inode+"]" {
+			comm, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(d)), "comm"))
+			return strings.TrimSpace(string(comm))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,69 @@
+package cmd
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"sluice/agent/check"
+)
+
+// maxFailures is the largest exit code of check: shells use those above.
+const maxFailures = 125
+
+// Check says what keeps the agent from working on this machine.
+func Check() *cli.Command {
+	flags := newConfigFlags("manifests", "kubeconfig", "hostname-override", "cluster-cidr", "proxy-mode",
+		"healthz-bind-address", "metrics-bind-address", "data-dir", "config")
+	output := outputFlag("json or yaml; a text for people without")
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "look for what keeps the agent from working on this machine",
+		UsageText: "sluice check [-o json|yaml] [options]",
+		Description: "Tries the features of the kernel that are needed, and looks at its\n" +
+			"parameters, at the rules of other programs, at the API server and at the\n" +
+			"machine. Each thing has a line with ok, warn or fail, and a remedy below if\n" +
+			"it is not ok. Changes nothing. Without root it looks at what it can.\n\n" +
+			"Exit codes: the number of failures, 125 at most; 0 with none. Wrong arguments\n" +
+			"are 2, with a message.\n\n" +
+			"Examples:\n" +
+			"   sluice check\n" +
+			"   sluice check -o json | jq '.items[] | select(.level != \"ok\")'",
+		Flags: flags.and(output),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return unexpectedArgument(c.Args().First())
+			}
+			if err := checkOutput(output, "json", "yaml"); err != nil {
+				return err
+			}
+			cfg, _, err := flags.load() // the agent logs the warnings
+			if err != nil {
+				return err
+			}
+			r := check.Run(c.Context, check.Options{Config: cfg, Root: "/", Now: time.Now()})
+			if output.last() == "" {
+				err = r.Write(c.App.Writer, colourful(c.App.Writer))
+			} else {
+				err = writeDocument(c.App.Writer, output.last(), r)
+			}
+			if err == nil && r.Failures > 0 {
+				err = &exitError{code: min(r.Failures, maxFailures)} // the text has said why
+			}
+			return err
+		},
+	}
+}
+
+// colourful tells whether w is a terminal whose user has nothing against colours (no-color.org).
+func colourful(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
