@@ -56,7 +56,7 @@ release: cross ## put all files of a release into dist: binaries, hashes, instal
 
 .PHONY: test
 test: ## run all tests, with real packets in network namespaces
-	.ci/deps go nft ip conntrack unshare
+	.ci/deps go nft ip conntrack iptables unshare
 	go mod download
 	.ci/as-root go test -count=1 -timeout 30m ./...
 
@@ -72,7 +72,7 @@ demo: build ## show a node at work in throw-away network namespaces
 
 .PHONY: bench
 bench: build ## measure the agent and its parts: time, allocations, memory
-	.ci/deps go nft ip unshare
+	.ci/deps go nft ip iptables unshare
 	go mod download
 	.ci/as-root go run ./test/bench
 	.ci/as-root go test -run '^$$' -bench . -benchmem -timeout 30m ./...
@@ -86,9 +86,9 @@ bench-peers: build ## measure the agent beside kube-proxy, on the same API serve
 
 .PHONY: golden-update
 golden-update: ## write the expected rule sets anew from what the kernel has
-	.ci/deps go nft ip unshare
+	.ci/deps go nft ip iptables unshare
 	go mod download
-	.ci/as-root go test -count=1 ./test/dataplane -run TestRuleSet -update
+	.ci/as-root go test -count=1 ./test/dataplane -run 'RuleSet$$' -update
 
 .PHONY: lint
 lint: ## check formatting, vet (32 bit, too), staticcheck, shellcheck

@@ -16,6 +16,7 @@
 //	edit.go      proxy.Writer: one change
 //	reconcile.go proxy.Writer: make the kernel equal to the state
 //	restore.go   the input of iptables-restore
+//	lock.go      the xtables lock, where iptables-restore does not take it
 //	save.go      the output of iptables-save
 //	slots.go     the endpoints that the kernel has, for a restart
 //	watch.go     noticing that another program changed the rules

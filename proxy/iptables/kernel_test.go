@@ -30,9 +30,21 @@ func variants(t *testing.T, fn func(t *testing.T, n *lab.Namespace, o Options)) 
 			t.Run(v+"/"+f.String(), func(t *testing.T) {
 				t.Parallel()
 				n := lab.NewTestNamespace(t)
+				need(t, n, v, f)
 				fn(t, n, Options{Family: f, Variant: v, NetNS: n.FD()})
 			})
 		}
+	}
+}
+
+// need skips a test where a variant is not installed, or the kernel does not have it.
+func need(t testing.TB, n *lab.Namespace, variant string, f proxy.Family) {
+	t.Helper()
+	if f == proxy.IPv6 {
+		variant = strings.Replace(variant, "iptables", "ip6tables", 1)
+	}
+	if _, err := n.Run(t.Context(), "", variant, "-t", "nat", "-S"); err != nil {
+		t.Skipf("this machine cannot run %s: %v", variant, err)
 	}
 }
 
@@ -165,6 +177,7 @@ func TestIntruders(t *testing.T) {
 func TestLock(t *testing.T) {
 	for _, f := range proxy.Families {
 		n := lab.NewTestNamespace(t)
+		need(t, n, Legacy, f)
 		s := manyServices(f, 3, 3, proxy.Settings{})
 		w := open(t, Options{Family: f, Variant: Legacy, NetNS: n.FD(), LockTimeout: time.Second})
 		w.reconcile(t, s)
@@ -185,6 +198,9 @@ func TestLock(t *testing.T) {
 		if err = explain(err); !errors.Is(err, ErrLocked) {
 			t.Errorf("%v: a jump while the lock is held: %v", f, err)
 		}
+		if _, err := takeLock(t.Context(), 1); !errors.Is(err, ErrLocked) {
+			t.Errorf("%v: the lock itself: %v", f, err)
+		}
 		n.Must(t, w.command("-save"), "-t", "nat") // reading needs no lock
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_UN); err != nil {
 			t.Fatal(err)
@@ -192,6 +208,29 @@ func TestLock(t *testing.T) {
 		if stats := w.reconcile(t, s); stats.Added == 0 {
 			t.Errorf("%v: after the lock was let go: %+v", f, stats)
 		}
+	}
+}
+
+// TestOldRestore has an iptables-restore that takes no lock: it is taken for it.
+func TestOldRestore(t *testing.T) {
+	n := lab.NewTestNamespace(t)
+	need(t, n, NFT, proxy.IPv4)
+	s := manyServices(proxy.IPv4, 3, 3, proxy.Settings{})
+	w := open(t, Options{Family: proxy.IPv4, Variant: NFT, NetNS: n.FD(), LockTimeout: time.Second})
+	w.variant.Version = "1.6.1"
+	w.reconcile(t, s)
+	lock, err := takeLock(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := manyPlan(proxy.IPv4, 0, 2)
+	d := s.Set(plan.Name, plan)
+	if _, err := w.Apply(t.Context(), &d); !errors.Is(err, ErrLocked) {
+		t.Errorf("Apply while the lock is held: %v", err)
+	}
+	lock.Close()
+	if stats := w.reconcile(t, s); stats.Added == 0 {
+		t.Errorf("after the lock was let go: %+v", stats)
 	}
 }
 
@@ -249,6 +288,11 @@ func TestVariants(t *testing.T) {
 	w := open(t, o)
 	if w.Variant().Name != Legacy || !strings.Contains(log.String(), "rules in both variants") {
 		t.Errorf("with rules in both variants: %s is used, and the log says:\n%s", w.Variant(), log)
+	}
+	for version, want := range map[string]bool{"1.4.21": false, "1.6.1": false, "1.6.2": true, "1.8.9": true, "1.10.0": true, "2.0": true, "?": true} {
+		if got := (Variant{Version: version}).restoreLocks(); got != want {
+			t.Errorf("iptables-restore %s takes the lock: got %v", version, got)
+		}
 	}
 	o.Variant = "iptables-none"
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "iptables-none") {

@@ -25,7 +25,16 @@ func (w *Writer) restore(ctx context.Context, input func(io.Writer) error) error
 		}
 		return b.Flush()
 	}
-	err := run(ctx, w.opts.NetNS, buffered, nil, w.variant.Restore, "--noflush", "-w", strconv.Itoa(w.opts.lockSeconds()))
+	args := []string{"--noflush", "-w", strconv.Itoa(w.opts.lockSeconds())}
+	if !w.variant.restoreLocks() {
+		lock, err := takeLock(ctx, w.opts.lockSeconds())
+		if err != nil {
+			return fmt.Errorf("write rules (%v): %w", w.opts.Family, err)
+		}
+		defer lock.Close()
+		args = args[:1]
+	}
+	err := run(ctx, w.opts.NetNS, buffered, nil, w.variant.Restore, args...)
 	if err == nil {
 		return nil
 	}

@@ -39,8 +39,8 @@ func (v Variant) String() string { return fmt.Sprintf("%s (%s %s)", v.Path, v.Na
 // ErrNoIPTables is returned where no iptables is installed.
 var ErrNoIPTables = errors.New("no iptables command was found: install the package iptables")
 
-// baseCommand is the command of a family that the system's administrator chose a variant for.
-func baseCommand(f proxy.Family) string {
+// Command is the command of a family. Which variant it is, the system's administrator chose.
+func Command(f proxy.Family) string {
 	if f == proxy.IPv6 {
 		return "ip6tables"
 	}
@@ -51,7 +51,7 @@ func baseCommand(f proxy.Family) string {
 func Variants(ctx context.Context, opts Options) ([]Variant, error) {
 	var list []Variant
 	var errs []error
-	base := baseCommand(opts.Family)
+	base := Command(opts.Family)
 	for _, name := range []string{base, base + "-nft", base + "-legacy"} {
 		v, err := variant(ctx, opts.NetNS, name)
 		if err != nil {
@@ -164,7 +164,7 @@ func Detect(ctx context.Context, opts Options) (chosen Variant, why, mixed strin
 	chosen, why = choose(list)
 	if len(list) == 2 && list[0].inUse() && list[1].inUse() {
 		mixed = fmt.Sprintf("%v: there are rules in both variants of iptables: %d chains of other programs in %s, %d in %s; packets pass both. Choose one by update-alternatives --config %s, and reboot",
-			opts.Family, list[0].Others, list[0].Name, list[1].Others, list[1].Name, baseCommand(opts.Family))
+			opts.Family, list[0].Others, list[0].Name, list[1].Others, list[1].Name, Command(opts.Family))
 	}
 	return chosen, why, mixed, nil
 }

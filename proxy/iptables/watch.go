@@ -153,6 +153,8 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	var compared, notBefore time.Time
+	var wrong digest // what was found last, where that was not what is expected
+	var wrongAt int
 	for {
 		select {
 		case <-ctx.Done():
@@ -180,7 +182,15 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 			continue
 		}
 		compared = now
-		if sum != want.sum {
+		switch {
+		case sum == want.sum:
+			wrong = 0
+		case sum == wrong && want.changes != wrongAt:
+			// Written anew, and just as wrong: to go on would be to write for ever.
+			w.log.Warn("rules read back differ from those written, each time in the same way: this iptables spells a rule in another way, or another program changes it at once",
+				"family", w.opts.Family, "iptables", w.variant.String())
+		default:
+			wrong, wrongAt = sum, want.changes
 			changed()
 		}
 	}

@@ -99,7 +99,7 @@ func (o Options) choose(ctx context.Context) (Variant, error) {
 	}
 	i := slices.IndexFunc(list, func(v Variant) bool { return v.Name == o.Variant })
 	if i < 0 {
-		return Variant{}, fmt.Errorf("find the variant %q of %s: only %s is installed", o.Variant, baseCommand(o.Family), list[0])
+		return Variant{}, fmt.Errorf("find the variant %q of %s: only %s is installed", o.Variant, Command(o.Family), list[0])
 	}
 	return list[i], nil
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 	"sluice/test/lab"
 )
@@ -11,10 +12,18 @@ import (
 // TestFamiliesAreIndependent has both families at work on one node, and ends each while the other goes on.
 func TestFamiliesAreIndependent(t *testing.T) {
 	l := newLab(t, lab.Options{})
+	t.Run("nft", func(t *testing.T) { testFamilies(t, l, subjects["nft"]) })
+	t.Run(iptables.NFT, func(t *testing.T) {
+		needIPTables(t, l, proxy.IPv4, iptables.NFT)
+		testFamilies(t, l, subjects[iptables.NFT])
+	})
+}
+
+func testFamilies(t *testing.T, l *lab.Lab, start func(*lab.Lab, proxy.Family) (subject, error)) {
 	for _, ends := range proxy.Families {
 		running := map[proxy.Family]*run{}
 		for _, f := range proxy.Families {
-			s, err := newNFT(l, f, nft.Options{})
+			s, err := start(l, f)
 			if err != nil {
 				t.Fatal(err)
 			}

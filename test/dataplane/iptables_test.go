@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"strings"
+	"testing"
 
 	"sluice/proxy"
 	"sluice/proxy/iptables"
@@ -16,12 +17,20 @@ func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error
 		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) })
 }
 
-// iptablesSave is the command of a variant and family that lists a table.
-func iptablesSave(f proxy.Family, variant string) string {
+// iptablesCommand is the command of a variant for a family.
+func iptablesCommand(f proxy.Family, variant string) string {
 	if f == proxy.IPv6 {
-		variant = strings.Replace(variant, "iptables", "ip6tables", 1)
+		return strings.Replace(variant, "iptables", "ip6tables", 1)
 	}
-	return variant + "-save"
+	return variant
+}
+
+// needIPTables skips a test where a variant is not installed, or the kernel does not have it.
+func needIPTables(t *testing.T, l *lab.Lab, f proxy.Family, variant string) {
+	t.Helper()
+	if _, err := l.Node.Run(t.Context(), "", iptablesCommand(f, variant), "-t", "nat", "-S"); err != nil {
+		t.Skipf("this machine cannot run %s: %v", variant, err)
+	}
 }
 
 // iptablesLeftovers lists the chains, and the rules of chains that lead on, that there are only for objects.
@@ -32,7 +41,7 @@ func iptablesLeftovers(ctx context.Context, l *lab.Lab, f proxy.Family, variant 
 	}
 	var left []string
 	for _, table := range []string{"nat", "filter"} {
-		out, err := l.Node.Run(ctx, "", iptablesSave(f, variant), "-t", table)
+		out, err := l.Node.Run(ctx, "", iptablesCommand(f, variant)+"-save", "-t", table)
 		if err != nil {
 			return nil, err
 		}
