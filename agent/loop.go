@@ -24,6 +24,7 @@ type loop struct {
 	started time.Time
 	source  source.Source
 	mode    string // config.ModeNFTables or config.ModeIPTables
+	variant string // of iptables; empty: the one that the machine uses
 
 	store  *store.Store
 	cached store.Cached    // what the cache had at the start

@@ -13,11 +13,12 @@ import (
 
 // chooseMode tries what the kernel has and chooses how rules are written.
 func (l *loop) chooseMode(ctx context.Context) error {
-	mode, why, err := probe.Run(ctx, probe.Options{Mode: l.cfg.ProxyMode}).Choose(l.cfg.ProxyMode)
+	found := probe.Run(ctx, probe.Options{Mode: l.cfg.ProxyMode})
+	mode, why, err := found.Choose(l.cfg.ProxyMode)
 	if err != nil {
 		return err
 	}
-	l.mode = mode
+	l.mode, l.variant = mode, found.Variant()
 	l.log.Info("proxy mode", "mode", mode, "why", why)
 	return nil
 }
@@ -25,7 +26,7 @@ func (l *loop) chooseMode(ctx context.Context) error {
 // openWriter opens the writer of the mode that was chosen.
 func (l *loop) openWriter(f proxy.Family, peers *nft.Peers) (proxy.Writer, error) {
 	if l.mode == config.ModeIPTables {
-		return iptables.New(iptables.Options{Family: f, Interval: l.cfg.SyncPeriod, Log: l.log})
+		return iptables.New(iptables.Options{Family: f, Variant: l.variant, Interval: l.cfg.SyncPeriod, Log: l.log})
 	}
 	return nft.New(nft.Options{Family: f, Peers: peers, Log: l.log})
 }

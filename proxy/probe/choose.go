@@ -51,6 +51,21 @@ func (r Result) Choose(mode string) (chosen, why string, err error) {
 	return "", "", &MissingError{Auto, nft.lacks() + "; " + ipt.lacks(), r.remedy(nft, "or for iptables: "+r.remedy(ipt, ""))}
 }
 
+// Variant is the variant of iptables, as iptables.Options name it, that alone has all that is needed; empty if there are
+// several, of which the one in use is best, or none.
+func (r Result) Variant() string {
+	var name string
+	for i := range r.IPTables {
+		if s := &r.IPTables[i]; s.complete() {
+			if name != "" {
+				return ""
+			}
+			name = s.Name
+		}
+	}
+	return name
+}
+
 // bestIPTables is the variant that lacks least; nil if there is none.
 func (r Result) bestIPTables() *Set {
 	var best *Set

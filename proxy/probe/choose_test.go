@@ -130,6 +130,23 @@ func TestForcedModeWithoutAFeature(t *testing.T) {
 }
 
 // Among the variants of iptables the one that has everything is taken.
+func TestVariant(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		sets []Set
+		want string
+	}{
+		{"none", nil, ""},
+		{"both have all", []Set{{Name: "iptables-nft"}, {Name: "iptables-legacy"}}, ""},
+		{"legacy alone has all", []Set{{Name: "iptables-nft", Features: []Feature{{Name: "target DNAT"}}}, {Name: "iptables-legacy"}}, "iptables-legacy"},
+		{"one could not be tried", []Set{{Name: "iptables-nft"}, {Name: "iptables-legacy", Err: "not permitted"}}, "iptables-nft"},
+	} {
+		if got := (Result{IPTables: c.sets}).Variant(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 func TestVariantThatLacks(t *testing.T) {
 	r := full(t)
 	s := missingInBoth(*r.NFTables, r.NFTables.Features[0].Name)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 )
 
 // tryChain is the chain that rules are tried in; nothing leads to it.
@@ -79,7 +80,7 @@ func tryIPTables(ctx context.Context, ns *os.File, v Variant, families []proxy.F
 		list := matches(f, v.Name)
 		restore := v.Restore[f]
 		if restore == "" {
-			s.add(f, "program "+programs[f]+"-restore", "", "", false, errors.New("it is not installed"))
+			s.add(f, "program "+iptables.Command(f)+"-restore", "", "", false, errors.New("it is not installed"))
 			s.Features[len(s.Features)-1].Package = programPackages(v.Name)
 			continue
 		}
