@@ -56,7 +56,7 @@ release: cross ## put all files of a release into dist: binaries, hashes, instal
 
 .PHONY: test
 test: ## run all tests, with real packets in network namespaces
-	.ci/deps go nft ip conntrack iptables unshare
+	.ci/deps go nft ip conntrack iptables unshare busybox curl wget
 	go mod download
 	.ci/as-root go test -count=1 -timeout 30m ./...
 
