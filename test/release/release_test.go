@@ -17,7 +17,11 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "VERSION=") // not those of the make that runs the tests
+	for _, v := range os.Environ() { // not what the make that runs the tests was told
+		if !strings.HasPrefix(v, "MAKE") && !strings.HasPrefix(v, "VERSION=") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		var stderr []byte
