@@ -39,7 +39,7 @@ dist/sluice-%: $(SOURCES) .cache/slim.mod .cache/version
 .PHONY: always
 always:
 
-RELEASE_FILES = install.sh systemd/sluice.service systemd/sluice.openrc systemd/sluice-modules.conf systemd/sluice-sysctl.conf
+RELEASE_FILES = install.sh systemd/sluice.service systemd/sluice.openrc systemd/sluice.logrotate systemd/sluice-modules.conf systemd/sluice-sysctl.conf
 
 .PHONY: release
 release: cross ## put all files of a release into dist: binaries, hashes, installer, units, licences

@@ -363,6 +363,8 @@ stage_files() {
 	openrc)
 		openrc_service | sed -e "s|^command=.*|command=$BIN|" -e "s|^command_args=.*|command_args=\"agent$ARGS\"|" >"$TMP/file"
 		stage "$SERVICE_FILE" 755 <"$TMP/file"
+		log_rotation >"$TMP/file"
+		stage /etc/logrotate.d/sluice 644 <"$TMP/file"
 		;;
 	esac
 
@@ -417,7 +419,7 @@ if ! "$BIN_DIR/sluice" cleanup; then
 fi
 
 rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
-rm -f /etc/init.d/sluice /etc/conf.d/sluice
+rm -f /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice /var/log/sluice.log*
 if command -v systemctl >/dev/null; then
 	systemctl daemon-reload
 fi
@@ -530,14 +532,14 @@ command_args="agent"
 respawn_delay=5
 # Never give up: without the proxy a node has no Services.
 respawn_max=0
-error_logger="logger -t sluice -p daemon.info"
+error_log=/var/log/sluice.log
 rc_ulimit="-n 8192"
 umask=077
 
 # The rules come from the cache, so that no network is waited for.
 depend() {
 	need localmount
-	after modules sysctl logger iptables ip6tables nftables firewall
+	after modules sysctl iptables ip6tables nftables firewall
 	before net
 }
 
@@ -546,6 +548,20 @@ start_pre() {
 	checkpath -d -m 0700 /var/lib/sluice
 }
 END systemd/sluice.openrc
+}
+
+log_rotation() {
+	cat <<'END systemd/sluice.logrotate'
+# For OpenRC, which has no journal.
+/var/log/sluice.log {
+	missingok
+	notifempty
+	copytruncate
+	compress
+	rotate 3
+	size 1M
+}
+END systemd/sluice.logrotate
 }
 
 modules() {
@@ -629,7 +645,7 @@ service_restart() {
 where_log() {
 	case $MANAGER in
 	systemd) echo "journalctl -u sluice" ;;
-	openrc) echo "the system's log" ;;
+	openrc) echo "/var/log/sluice.log" ;;
 	esac
 }
 
