@@ -138,8 +138,14 @@ func (l *loop) openFamilies() error {
 	if !slices.Contains(families, proxy.IPv6) {
 		l.log.Info("the kernel has no IPv6: only IPv4 is served")
 	}
-	for _, f := range families {
-		w, err := l.openWriter(f, &peers)
+	writers, failures := make([]proxy.Writer, len(families)), make([]error, len(families))
+	var opening sync.WaitGroup
+	for i, f := range families {
+		opening.Go(func() { writers[i], failures[i] = l.openWriter(f, &peers) })
+	}
+	opening.Wait()
+	for i, f := range families {
+		w, err := writers[i], failures[i]
 		if err != nil {
 			l.log.Error("a family is not served", "family", f.String(), "error", err)
 			errs = append(errs, err)

@@ -45,6 +45,7 @@ func (m modelKernel) restore(t testing.TB, input []byte) {
 				t.Fatalf("%q, and there is no such chain", line)
 			}
 			m[key] = append(m[key], line)
+		case words[0] == "-I": // of a system's chain
 		default:
 			t.Fatalf("what is %q?", line)
 		}

@@ -11,8 +11,8 @@ import (
 	"sluice/proxy"
 )
 
-// Reconcile implements proxy.Writer. The jumps to the chains come last, so that packets of an
-// empty kernel see all or nothing.
+// Reconcile implements proxy.Writer. The jumps to the chains are part of the same transaction, so that packets of an
+// empty kernel see all of a table or nothing.
 func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, error) {
 	w.slots = nil
 	w.expects.begin()
@@ -29,9 +29,6 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 		if err := w.restore(ctx, r.input); err != nil {
 			return proxy.Stats{}, err
 		}
-	}
-	if err := r.lead(); err != nil {
-		return proxy.Stats{}, err
 	}
 	w.known = r.want
 	w.sum = r.sum()
@@ -51,7 +48,7 @@ type reconciler struct {
 	order   [tableCount][]string // the same, in order
 	gone    [tableCount][]string
 	surplus [tableCount][]string // of leading
-	missing []jump
+	missing [tableCount][]jump
 	pass    int
 	work    bool
 	stats   proxy.Stats
@@ -129,8 +126,9 @@ func (r *reconciler) compareJumps() {
 	for _, j := range jumps {
 		i := slices.Index(r.surplus[j.table], j.line())
 		if i < 0 {
-			r.missing = append(r.missing, j)
+			r.missing[j.table] = append(r.missing[j.table], j)
 			r.stats.Added++
+			r.work = true
 			continue
 		}
 		r.surplus[j.table] = slices.Delete(r.surplus[j.table], i, i+1)
@@ -149,7 +147,7 @@ func (r *reconciler) input(to io.Writer) error {
 	r.pass++
 	out := bufio.NewWriterSize(to, 1<<16)
 	for t := range tableCount {
-		if len(r.order[t])+len(r.gone[t])+len(r.surplus[t]) == 0 {
+		if len(r.order[t])+len(r.gone[t])+len(r.surplus[t])+len(r.missing[t]) == 0 {
 			continue
 		}
 		fmt.Fprintf(out, "*%s\n", t)
@@ -171,18 +169,10 @@ func (r *reconciler) input(to io.Writer) error {
 		for _, name := range r.gone[t] {
 			fmt.Fprintf(out, "-X %s\n", name)
 		}
+		for _, j := range r.missing[t] {
+			fmt.Fprintln(out, j.first())
+		}
 		fmt.Fprintln(out, "COMMIT")
 	}
 	return out.Flush() // it keeps the first error
-}
-
-// lead puts in the jumps that are missing.
-func (r *reconciler) lead() error {
-	for _, j := range r.missing {
-		err := inNamespace(r.w.opts.NetNS, func() error { return r.w.ipt.Insert(j.table.String(), j.from, 1, j.spec...) })
-		if err != nil {
-			return fmt.Errorf("lead packets of chain %s of table %s (%v) to %s: %w", j.from, j.table, r.w.opts.Family, j.spec[len(j.spec)-1], explain(err))
-		}
-	}
-	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 )
 
@@ -93,13 +92,9 @@ var ErrLocked = errors.New("another program holds the xtables lock (/run/xtables
 // explain adds cause and remedy to errors that a user can do something about.
 func explain(err error) error {
 	var ours *commandError
-	var theirs *iptables.Error
 	status := 0
-	switch {
-	case errors.As(err, &ours):
+	if errors.As(err, &ours) {
 		status = ours.status()
-	case errors.As(err, &theirs):
-		status = theirs.ExitStatus()
 	}
 	if status != 0 {
 		says := func(s string) bool { return strings.Contains(err.Error(), s) }

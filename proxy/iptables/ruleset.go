@@ -19,34 +19,30 @@ const (
 	rejectChain      = prefix + "REJECT"
 )
 
-// jump is a rule in a chain of the system that leads to ours.
+// jump is a rule in a chain of the system that leads to ours. They are put in with the rules, by iptables-restore: by
+// go-iptables it would be two processes for each, and another transaction.
 type jump struct {
 	table table
 	from  string
-	spec  []string
+	rule  string
 }
 
-// jumps, in the order in which they are put in: what packets meet first comes last.
+const toAnswers = `-m conntrack --ctstate NEW -m comment --comment "sluice: no endpoint" -j ` + answersChain
+
 var jumps = []jump{
-	{nat, "POSTROUTING", []string{"-m", "comment", "--comment", "sluice: masquerade", "-j", postroutingChain}},
-	{filter, "INPUT", []string{"-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment", "sluice: no endpoint", "-j", answersChain}},
-	{filter, "FORWARD", []string{"-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment", "sluice: no endpoint", "-j", answersChain}},
-	{filter, "OUTPUT", []string{"-m", "conntrack", "--ctstate", "NEW", "-m", "comment", "--comment", "sluice: no endpoint", "-j", answersChain}},
-	{nat, "PREROUTING", []string{"-m", "comment", "--comment", "sluice: Services", "-j", servicesChain}},
-	{nat, "OUTPUT", []string{"-m", "comment", "--comment", "sluice: Services", "-j", servicesChain}},
+	{nat, "POSTROUTING", `-m comment --comment "sluice: masquerade" -j ` + postroutingChain},
+	{nat, "PREROUTING", `-m comment --comment "sluice: Services" -j ` + servicesChain},
+	{nat, "OUTPUT", `-m comment --comment "sluice: Services" -j ` + servicesChain},
+	{filter, "INPUT", toAnswers},
+	{filter, "FORWARD", toAnswers},
+	{filter, "OUTPUT", toAnswers},
 }
 
 // line is the jump as iptables-save has it.
-func (j jump) line() string {
-	s := "-A " + j.from
-	for i, word := range j.spec {
-		if i > 0 && j.spec[i-1] == "--comment" {
-			word = `"` + word + `"`
-		}
-		s += " " + word
-	}
-	return s
-}
+func (j jump) line() string { return "-A " + j.from + " " + j.rule }
+
+// first puts it before the other rules of the chain.
+func (j jump) first() string { return "-I " + j.from + " 1 " + j.rule }
 
 // ruleset is all chains of one family.
 type ruleset struct {

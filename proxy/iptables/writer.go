@@ -37,7 +37,6 @@ type Writer struct {
 	opts    Options
 	log     *slog.Logger
 	variant Variant
-	ipt     *iptables.IPTables
 	rules   *ruleset
 	slots   map[proxy.Frontend]kernelSlots
 	// known is what the kernel has, chain by chain; nil if that is not known. The texts are not kept.
@@ -66,11 +65,11 @@ func New(opts Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{opts: opts, log: opts.Log, variant: v}
-	if w.ipt, err = opts.goIPTables(v); err != nil {
+	ipt, err := opts.goIPTables(v)
+	if err != nil {
 		return nil, err
 	}
-	w.rules = newRuleset(opts.Family, w.ipt.HasRandomFully())
+	w := &Writer{opts: opts, log: opts.Log, variant: v, rules: newRuleset(opts.Family, ipt.HasRandomFully())}
 	w.chain.family = opts.Family
 	if w.slots, err = w.readSlots(ctx); err != nil {
 		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"sluice/proxy"
 	"sluice/proxy/nft"
@@ -94,9 +95,12 @@ func Run(ctx context.Context, o Options) Result {
 		if o.Variants == nil {
 			o.Variants = Variants(ctx)
 		}
-		for _, v := range o.Variants {
-			r.IPTables = append(r.IPTables, tryIPTables(ctx, ns, v, o.Families))
+		r.IPTables = make([]Set, len(o.Variants))
+		var all sync.WaitGroup
+		for i, v := range o.Variants {
+			all.Go(func() { r.IPTables[i] = tryIPTables(ctx, ns, v, o.Families) })
 		}
+		all.Wait()
 	}
 	return r
 }

@@ -111,8 +111,8 @@ func (k *kernel) elements(table, set string) (n int, err error) {
 	return n, err
 }
 
-// chains counts a table's chains whose names have a prefix, and tells whether its base chain for DNAT is there.
-func (k *kernel) chains(table, prefix string) (n int, hooked bool, err error) {
+// chains counts a table's chains whose names have a prefix, and tells whether a base chain is there.
+func (k *kernel) chains(table, base, prefix string) (n int, hooked bool, err error) {
 	m, err := request(unix.NFT_MSG_GETCHAIN, netlink.Dump)
 	if err != nil {
 		return 0, false, err
@@ -128,7 +128,7 @@ func (k *kernel) chains(table, prefix string) (n int, hooked bool, err error) {
 			}
 		}
 		if in == table {
-			hooked = hooked || name == "nat-prerouting" // of both proxies
+			hooked = hooked || name == base
 			if strings.HasPrefix(name, prefix) {
 				n++
 			}

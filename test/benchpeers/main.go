@@ -26,6 +26,7 @@ func main() {
 	flag.IntVar(&how.changes, "changes", 15, "how many times one endpoint is changed alone")
 	flag.DurationVar(&how.churn, "churn", time.Minute, "how long endpoints are changed at the rate; 0: not at all")
 	flag.IntVar(&how.rate, "rate", 100, "changes a second under churn")
+	flag.StringVar(&how.mode, "mode", "nftables", "nftables, or iptables (through nf_tables) for both")
 	flag.Parse()
 	code, entered, err := lab.Enter()
 	if err == nil && !entered {
@@ -46,7 +47,7 @@ func run(ctx context.Context, binary, list string, how options) (err error) {
 	if _, err := os.Stat(binary); err != nil {
 		return fmt.Errorf("%w; run `make build` first", err)
 	}
-	peers, err := cluster.Peers("kube-proxy", "kube-apiserver")
+	programs, err := cluster.Peers("kube-proxy", "kube-apiserver")
 	if err != nil {
 		return err
 	}
@@ -56,8 +57,12 @@ func run(ctx context.Context, binary, list string, how options) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	o := &objects{cluster: c}
-	t := table{out: os.Stdout}
+	t := table{out: os.Stdout, targets: targets[how.mode]}
 	t.header()
+	pair, ok := peers[how.mode]
+	if !ok {
+		return fmt.Errorf("mode %q: want nftables or iptables", how.mode)
+	}
 	for word := range strings.SplitSeq(list, ",") {
 		var s size
 		if _, err := fmt.Sscanf(word, "%dx%d", &s.services, &s.endpoints); err != nil || s.services < o.made || s.endpoints < 1 {
@@ -72,7 +77,7 @@ func run(ctx context.Context, binary, list string, how options) (err error) {
 			peer
 			binary string
 			result *result
-		}{{sluice, binary, &ours}, {kubeProxy, filepath.Join(peers, "kube-proxy"), &theirs}} {
+		}{{pair.sluice, binary, &ours}, {pair.kubeProxy, filepath.Join(programs, "kube-proxy"), &theirs}} {
 			fmt.Fprintf(os.Stderr, ", %s", p.name)
 			if *p.result, err = measure(ctx, c, o, p.peer, p.binary, how); err != nil {
 				return fmt.Errorf("%v: %w", s, err)

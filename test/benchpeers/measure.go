@@ -33,6 +33,7 @@ type result struct {
 
 // options are how it is measured.
 type options struct {
+	mode    string
 	changes int
 	churn   time.Duration
 	rate    int

@@ -43,31 +43,58 @@ type process struct {
 
 func (p *process) path(name string) string { return filepath.Join(p.dir, name) }
 
-var kubeProxy = peer{
-	name: "kube-proxy",
-	start: func(p *process) error {
+// peers are the two of each mode.
+var peers = map[string]struct{ kubeProxy, sluice peer }{
+	"nftables": {
+		peer{name: "kube-proxy", start: startKubeProxy("nftables"), complete: func(k *kernel, s size) (bool, error) {
+			if n, err := k.elements(kubeproxy.TableName, "service-ips"); err != nil || n < s.services {
+				return false, err
+			}
+			n, hooked, err := k.chains(kubeproxy.TableName, "nat-prerouting", "service-") // one for each Service, written with its rule
+			return hooked && n >= s.services, err
+		}},
+		peer{name: "sluice", start: startSluice("nftables"), startsOffline: true, complete: func(k *kernel, s size) (bool, error) {
+			if _, hooked, err := k.chains(nft.TableName, "nat-prerouting", ""); err != nil || !hooked {
+				return false, err
+			}
+			if n, err := k.elements(nft.TableName, "service-ips"); err != nil || n < s.services {
+				return false, err
+			}
+			n, err := k.elements(nft.TableName, "endpoints")
+			return n >= s.services*s.endpoints, err
+		}},
+	},
+	// iptables-nft is the variant that can be looked at by the same means.
+	"iptables": {
+		peer{name: "kube-proxy", start: startKubeProxy("iptables"), complete: natChains("KUBE-SVC-")},
+		peer{name: "sluice", start: startSluice("iptables"), startsOffline: true, complete: natChains("SLUICE-SVC-")},
+	},
+}
+
+// natChains waits for a chain for each Service; it is written with its rules.
+func natChains(prefix string) func(*kernel, size) (bool, error) {
+	return func(k *kernel, s size) (bool, error) {
+		n, hooked, err := k.chains("nat", "PREROUTING", prefix)
+		return hooked && n >= s.services, err
+	}
+}
+
+func startKubeProxy(mode string) func(*process) error {
+	return func(p *process) error {
 		k, err := kubeproxy.Start(p.ns, p.binary, p.dir, kubeproxy.Config{
-			Kubeconfig: p.path("kubeconfig"), HostnameOverride: p.node, ClusterCIDR: clusterCIDR,
+			Mode: mode, Kubeconfig: p.path("kubeconfig"), HostnameOverride: p.node, ClusterCIDR: clusterCIDR,
 		})
 		if err == nil {
 			p.cmd, p.ended, p.output = k.Cmd, k.Ended, k.Output
 		}
 		return err
-	},
-	complete: func(k *kernel, s size) (bool, error) {
-		if n, err := k.elements(kubeproxy.TableName, "service-ips"); err != nil || n < s.services {
-			return false, err
-		}
-		n, hooked, err := k.chains(kubeproxy.TableName, "service-") // one for each Service, written with its rule
-		return hooked && n >= s.services, err
-	},
+	}
 }
 
-var sluice = peer{
-	name: "sluice",
-	start: func(p *process) error {
+func startSluice(mode string) func(*process) error {
+	return func(p *process) error {
 		var output strings.Builder
-		p.cmd = exec.Command(p.binary, "agent", "--kubeconfig", p.path("kubeconfig"), "--node-name", p.node, "--cluster-cidr", clusterCIDR,
+		p.cmd = exec.Command(p.binary, "agent", "--proxy-mode", mode, "--kubeconfig", p.path("kubeconfig"), "--node-name", p.node, "--cluster-cidr", clusterCIDR,
 			"--data-dir", p.path("data"), "--socket", p.path("sock"), "--config", p.path("config.yaml"))
 		p.cmd.Stdout, p.cmd.Stderr = &output, &output
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -83,18 +110,7 @@ var sluice = peer{
 			close(p.ended)
 		}()
 		return nil
-	},
-	complete: func(k *kernel, s size) (bool, error) {
-		if _, hooked, err := k.chains(nft.TableName, ""); err != nil || !hooked {
-			return false, err
-		}
-		if n, err := k.elements(nft.TableName, "service-ips"); err != nil || n < s.services {
-			return false, err
-		}
-		n, err := k.elements(nft.TableName, "endpoints")
-		return n >= s.services*s.endpoints, err
-	},
-	startsOffline: true,
+	}
 }
 
 // newNode makes the namespace of a node; with a cluster, it reaches the API server and has a Node object.
