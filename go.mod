@@ -2,6 +2,8 @@ module sluice
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/VictoriaMetrics/metrics v1.45.0
 	github.com/coreos/go-iptables v0.8.0
