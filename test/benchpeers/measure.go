@@ -27,6 +27,7 @@ type result struct {
 	// sent and acked are the medians from the moment that the API server was sent one change, and
 	// answered, to the kernel's change.
 	sent, acked time.Duration
+	first       time.Duration // the first packet of a connection
 	cpu         time.Duration // under churn
 	rate        float64       // changes a second that the API server really took
 }
@@ -71,6 +72,9 @@ func measure(ctx context.Context, c *cluster.Cluster, o *objects, kind peer, bin
 		return r, err
 	}
 	if r.memory, err = readMemory(p.cmd.Process.Pid); err != nil {
+		return r, err
+	}
+	if r.first, err = p.firstPackets(o.size); err != nil {
 		return r, err
 	}
 	if how.churn > 0 {

@@ -69,6 +69,7 @@ func (t *table) rows(s size, k, u result) {
 	t.compare(s, "one change, from the request to the API", float64(k.sent), float64(u.sent), want.change, milliseconds)
 	// The kernel may have the change before the API server has answered.
 	t.row(s, "one change, from the API's answer", milliseconds(float64(k.acked)), milliseconds(float64(u.acked)), "", "", true)
+	t.compare(s, "first packet of a connection", float64(k.first), float64(u.first), 0, microseconds)
 	if k.cpu > 0 {
 		t.compare(s, fmt.Sprintf("CPU under churn (%.0f and %.0f changes a second)", k.rate, u.rate), float64(k.cpu), float64(max(u.cpu, clockTick)), 0, seconds)
 		t.compare(s, "anonymous memory at its end", float64(k.churned.anonymous), float64(u.churned.anonymous), 0, megabytes)
@@ -89,5 +90,7 @@ func milliseconds(d float64) string {
 	}
 	return fmt.Sprintf("%.0f ms", d/1e6)
 }
+
+func microseconds(d float64) string { return fmt.Sprintf("%.1f µs", d/1e3) }
 
 func seconds(d float64) string { return fmt.Sprintf("%.2f s", d/1e9) }
