@@ -58,9 +58,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 
 	l := newLoop(cfg, planner, log)
 	defer l.close()
-	if err := l.chooseMode(ctx); err != nil {
-		return err
-	}
+	l.chooseMode(ctx)
 	if err := l.openFamilies(); err != nil {
 		return err
 	}

@@ -11,16 +11,22 @@ import (
 	"sluice/proxy/probe"
 )
 
-// chooseMode tries what the kernel has and chooses how rules are written.
-func (l *loop) chooseMode(ctx context.Context) error {
+// chooseMode tries what the kernel has and chooses how rules are written. Where no mode can work, or
+// it could not be tried, the agent goes on with what was asked for, or nftables: its writer tries again and again, and
+// a module may be loaded in a moment.
+func (l *loop) chooseMode(ctx context.Context) {
 	found := probe.Run(ctx, probe.Options{Mode: l.cfg.ProxyMode})
 	mode, why, err := found.Choose(l.cfg.ProxyMode)
 	if err != nil {
-		return err
+		mode = l.cfg.ProxyMode
+		if mode == config.ModeAuto {
+			mode = config.ModeNFTables
+		}
+		l.log.Error("rules cannot be written as it is; tried again and again", "mode", mode, "error", err)
+	} else {
+		l.log.Info("proxy mode", "mode", mode, "why", why)
 	}
 	l.mode, l.variant = mode, found.Variant()
-	l.log.Info("proxy mode", "mode", mode, "why", why)
-	return nil
 }
 
 // openWriter opens the writer of the mode that was chosen.

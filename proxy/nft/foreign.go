@@ -25,7 +25,7 @@ func TableExists(opts Options, name string) (bool, error) {
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return false, nil // nfnetlink has no such subsystem, nf_tables no such family
 	}
-	return found, err
+	return found, opts.explain(err)
 }
 
 // DeleteTable removes another program's table; it is no error if there is none.

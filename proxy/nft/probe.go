@@ -64,7 +64,7 @@ type trial struct {
 func (p *prober) run() ([]Trial, error) {
 	reserved := p.try(ownerPersist, (*prober).everything)
 	if errors.Is(reserved, unix.EPERM) {
-		return nil, p.explain(reserved)
+		return nil, p.opts.explain(reserved)
 	}
 	whole := reserved
 	if reserved != nil {

@@ -105,16 +105,16 @@ func (w *Writer) ownership() (uint32, error) {
 		w.log.Info("kernel cannot reserve a table (6.9 and later can): changes by other programs are repaired instead", "family", w.opts.Family)
 		return 0, nil
 	}
-	return ownerPersist, w.explain(err)
+	return ownerPersist, w.opts.explain(err)
 }
 
 // explain adds the remedy to errors that a user can do something about.
-func (w *Writer) explain(err error) error {
+func (o Options) explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("nftables: %w; run as root or with CAP_NET_ADMIN", err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
-		return fmt.Errorf("nftables: %w; the kernel lacks nf_tables for %s (CONFIG_NF_TABLES_%s)", err, w.opts.Family, w.opts.Family)
+		return fmt.Errorf("nftables: %w; the kernel lacks nf_tables for %s (CONFIG_NF_TABLES_%s)", err, o.Family, o.Family)
 	}
 	return err
 }
@@ -273,7 +273,7 @@ func (r *reconciler) cut(ctx context.Context) error {
 func (r *reconciler) commit() error {
 	r.stats.Added += r.w.batch.stats.Added
 	r.stats.Removed += r.w.batch.stats.Removed
-	return r.w.explain(r.w.conn.commit(r.w.batch))
+	return r.w.opts.explain(r.w.conn.commit(r.w.batch))
 }
 
 // finish hooks the table in, and removes chains and affinity entries that nothing wants.

@@ -48,7 +48,7 @@ func (w *Writer) readTable() (kernelTable, error) {
 		}
 	})
 	if err != nil {
-		return t, w.explain(fmt.Errorf("list tables: %w", err))
+		return t, w.opts.explain(fmt.Errorf("list tables: %w", err))
 	}
 	if !t.exists {
 		return t, nil
