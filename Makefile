@@ -65,6 +65,12 @@ test-qemu: dist/sluice-arm64 dist/sluice-armv7 dist/sluice-armv6 ## run on ARM b
 	.ci/deps go qemu-system-arm depmod
 	go run ./test/qemu $(QEMU)
 
+.PHONY: test-install
+test-install: release ## install, reboot, cut the power, upgrade, uninstall: on an emulated machine with systemd; as root, an hour the first time
+	.ci/deps go qemu-system-arm depmod debootstrap mke2fs ssh
+	test/peers/build
+	go run ./test/qemu/install
+
 .PHONY: demo
 demo: build ## show a node at work in throw-away network namespaces
 	.ci/deps go nft ip unshare

@@ -142,11 +142,16 @@ func (r *Initramfs) AddTools() error {
 			r.cpio.link("usr/sbin/"+family+"-legacy"+verb, "xtables-legacy-multi")
 		}
 	}
+	r.cpio.file("etc/protocols", 0o644, []byte("icmp 1\ntcp 6\nudp 17\nipv6-icmp 58\nsctp 132\n")) // nft prints the names
 	extensions, err := filepath.Glob(filepath.Join(r.kernel.root, "usr/lib/*/xtables"))
 	if err != nil || len(extensions) != 1 {
 		return fmt.Errorf("package iptables has %d folders of extensions, want one", len(extensions))
 	}
-	return r.Add(strings.TrimPrefix(extensions[0], r.kernel.root+"/"), extensions[0])
+	libraries, err := filepath.Glob(filepath.Join(extensions[0], "*.so"))
+	for _, l := range libraries {
+		err = errors.Join(err, r.addLibraries(l))
+	}
+	return errors.Join(err, r.Add(strings.TrimPrefix(extensions[0], r.kernel.root+"/"), extensions[0]))
 }
 
 // addProgram adds a program with its loader and its libraries.

@@ -41,7 +41,7 @@ var Machines = []Machine{
 		qemu: []string{"qemu-system-arm", "-M", "virt", "-cpu", "cortex-a7"},
 	}, { // a Raspberry Pi Zero
 		Name: "armv6", GOARCH: "arm", GOARM: "6", Release: "armv6", Debian: "armel", kernel: "linux-image-rpi", MiB: 512,
-		qemu: []string{"qemu-system-arm", "-M", "raspi0", "-icount", "shift=1,sleep=off"}, dtb: "bcm2835-rpi-zero.dtb",
+		qemu: []string{"qemu-system-arm", "-M", "raspi0"}, dtb: "bcm2835-rpi-zero.dtb",
 		// QEMU 7.2 has no such device: the driver's access to it is fatal.
 		params: []string{"initcall_blacklist=bcm2835_power_driver_init"},
 	},
