@@ -62,7 +62,7 @@ test: ## run all tests, with real packets in network namespaces
 
 .PHONY: test-qemu
 test-qemu: dist/sluice-arm64 dist/sluice-armv7 dist/sluice-armv6 ## run on ARM boards that QEMU emulates, a Pi Zero among them; QEMU= for some
-	.ci/deps go qemu-system-arm depmod
+	.ci/deps go qemu-system-arm depmod mke2fs
 	go run ./test/qemu $(QEMU)
 
 .PHONY: test-install

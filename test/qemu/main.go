@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,8 +26,7 @@ import (
 // allGuests are those that run without arguments.
 var allGuests = []string{"arm64:512", "arm64:128", "armv7:512", "armv6:512"}
 
-// casesMiB is the least memory for the cases: their program alone has 40 MB, and
-// what it runs from is a file system in memory.
+// casesMiB is the least memory for the cases, whose program has 40 MB.
 const casesMiB = 256
 
 // maxAnonymous is the most memory of its own, in MB, that the agent may have with 100 Services of 3 endpoints.
@@ -38,7 +38,7 @@ const maxAnonymous = 8
 var clock = []string{"-icount", "shift=1,sleep=off"}
 
 // limit ends a guest that hangs.
-const limit = 40 * time.Minute
+const limit = time.Hour
 
 func main() {
 	cases := flag.String("cases", ".", "run the tests of test/dataplane that match this pattern; empty: none")
@@ -102,33 +102,48 @@ func (g *guest) run(ctx context.Context) error {
 	}
 	defer dir.Close()
 	boot.Kernel, boot.Initramfs = g.kernel, filepath.Join(dir.Path, "initramfs")
-	if err := g.prepare(ctx, boot.Initramfs); err != nil {
+	if err := g.prepare(ctx, dir.Path, &boot); err != nil {
 		return err
 	}
 	return g.boot(ctx, boot)
 }
 
-// prepare writes the initramfs.
-func (g *guest) prepare(ctx context.Context, file string) error {
-	r, err := vm.NewInitramfs(ctx, g.kernel, file)
+// prepare makes what the machine boots from, in a folder.
+func (g *guest) prepare(ctx context.Context, dir string, boot *vm.Boot) error {
+	machine := g.kernel.Machine
+	files := filepath.Join(dir, "test")
+	program, err := os.ReadFile("dist/sluice-" + machine.Release)
 	if err != nil {
 		return err
 	}
-	machine := g.kernel.Machine
-	bench := filepath.Join(filepath.Dir(file), "bench")
-	errs := []error{r.AddTools(), r.Add("test/sluice", "dist/sluice-"+machine.Release), machine.Build(ctx, bench, "build", "./test/bench"), r.Add("test/bench", bench)}
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(filepath.Join(files, "sluice"), program, 0o755),
+		machine.Build(ctx, filepath.Join(files, "bench"), "build", "./test/bench")); err != nil {
+		return err
+	}
 	commands := []string{
 		fmt.Sprintf("./bench -binary ./sluice -changes 5 -sizes 100x3 -max-anonymous %d", maxAnonymous),
 		"./bench -binary ./sluice -changes 5 -sizes 1000x10",
 	}
 	if g.cases != "" {
-		test := filepath.Join(filepath.Dir(file), "dataplane.test")
-		errs = append(errs, machine.Build(ctx, test, "test", "-c", "./test/dataplane"), r.Add("test/dataplane.test", test),
-			r.Add("test/testdata", "test/dataplane/testdata"))
-		commands = append(commands, "./dataplane.test -test.timeout 30m -test.run "+g.cases)
+		commands = append(commands, "./dataplane.test -test.timeout 50m -test.run "+g.cases)
+		if err := errors.Join(machine.Build(ctx, filepath.Join(files, "dataplane.test"), "test", "-c", "./test/dataplane"),
+			os.CopyFS(filepath.Join(files, "testdata"), os.DirFS("test/dataplane/testdata"))); err != nil {
+			return err
+		}
+	}
+	r, err := vm.NewInitramfs(ctx, g.kernel, boot.Initramfs)
+	if err != nil {
+		return err
 	}
 	r.Commands(commands...)
-	return errors.Join(append(errs, r.Close())...)
+	if boot.MiB < casesMiB { // all that is in the initramfs stays in memory
+		image := filepath.Join(dir, "disk")
+		boot.Args = append(slices.Clone(boot.Args), vm.DriveArgs(image, "unsafe")...)
+		err = errors.Join(vm.MakeDisk(ctx, image, files, "128M"), r.AddProgram("bin/ip"))
+	} else {
+		err = errors.Join(r.Add("test", files), r.AddTools())
+	}
+	return errors.Join(err, r.Close())
 }
 
 // figures are the lines of test/bench.

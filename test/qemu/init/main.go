@@ -1,5 +1,6 @@
 // Command init is the first process of a machine of package vm. It runs the commands that the initramfs has, one after
 // the other up to the first that fails, says so, and restarts the machine; or, without commands, goes on to the system on a disk.
+// The commands run in /test, which is the disk where the initramfs has none.
 package main
 
 import (
@@ -44,6 +45,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if _, err := os.Stat("/test"); errors.Is(err, os.ErrNotExist) {
+		if err := errors.Join(os.Mkdir("/test", 0o755), mountDisk("/test")); err != nil {
+			return err
+		}
+	}
 	fmt.Println("init: started")
 	for line := range strings.Lines(string(commands)) {
 		words := strings.Fields(line)
@@ -57,13 +63,20 @@ func run() error {
 	return nil
 }
 
-// goToDisk replaces this program by the init of the system on the disk.
-func goToDisk() error {
-	if out, err := exec.Command("modprobe", "-a", "virtio_mmio", "virtio_pci", "virtio_blk", "virtio_net", "ext4").CombinedOutput(); err != nil {
+func mountDisk(at string) error {
+	if out, err := exec.Command("modprobe", "-a", "virtio_mmio", "virtio_blk", "virtio_net", "ext4").CombinedOutput(); err != nil {
 		return fmt.Errorf("load the disk's modules: %w: %s", err, out)
 	}
-	if err := unix.Mount("/dev/vda", "/disk", "ext4", 0, ""); err != nil {
+	if err := unix.Mount("/dev/vda", at, "ext4", 0, ""); err != nil {
 		return fmt.Errorf("mount the disk: %w", err)
+	}
+	return nil
+}
+
+// goToDisk replaces this program by the init of the system on the disk.
+func goToDisk() error {
+	if err := mountDisk("/disk"); err != nil {
+		return err
 	}
 	for _, dir := range []string{"/dev", "/proc", "/sys", "/run"} {
 		if err := unix.Mount(dir, "/disk"+dir, "", unix.MS_MOVE, ""); err != nil {

@@ -58,13 +58,11 @@ func (k *Kernel) makeDisk(ctx context.Context, dir string, console io.Writer) er
 		return err
 	}
 	authorized := filepath.Join(unpacked, "root/.ssh/authorized_keys")
-	for _, command := range [][]string{
-		{"install", "-D", "-m", "600", key + ".pub", authorized},
-		{"mke2fs", "-q", "-t", "ext4", "-d", unpacked, image, diskSize},
-	} {
-		if _, err := run(ctx, nil, command[0], command[1:]...); err != nil {
-			return err
-		}
+	if _, err := run(ctx, nil, "install", "-D", "-m", "600", key+".pub", authorized); err != nil {
+		return err
+	}
+	if err := MakeDisk(ctx, image, unpacked, diskSize); err != nil {
+		return err
 	}
 	return k.install(ctx, dir, image, console)
 }
@@ -117,6 +115,12 @@ func (k *Kernel) install(ctx context.Context, dir, image string, console io.Writ
 		err = errors.New("the installation did not succeed (see above)")
 	}
 	return errors.Join(err, os.Remove(initramfs))
+}
+
+// MakeDisk makes an image of a file system with what is in a folder. The size is as mke2fs(8) takes it.
+func MakeDisk(ctx context.Context, image, folder, size string) error {
+	_, err := run(ctx, nil, "mke2fs", "-q", "-t", "ext4", "-d", folder, image, size)
+	return err
 }
 
 // DriveArgs are QEMU's arguments for a disk. The cache is one of QEMU's modes.

@@ -1,7 +1,7 @@
 package vm
 
 import (
-	"bufio"
+	"compress/gzip"
 	"context"
 	"debug/elf"
 	"errors"
@@ -20,7 +20,7 @@ import (
 type Initramfs struct {
 	kernel *Kernel
 	file   *os.File
-	buffer *bufio.Writer
+	gzip   *gzip.Writer // a machine of little memory must hold the archive and what it unpacks at the same time
 	cpio   cpio
 }
 
@@ -42,8 +42,8 @@ func NewInitramfs(ctx context.Context, k *Kernel, file string) (*Initramfs, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &Initramfs{kernel: k, file: f, buffer: bufio.NewWriterSize(f, 1<<20)}
-	r.cpio = cpio{w: r.buffer, seen: map[string]bool{}}
+	r := &Initramfs{kernel: k, file: f, gzip: gzip.NewWriter(f)}
+	r.cpio = cpio{w: r.gzip, seen: map[string]bool{}}
 	r.cpio.entry("dev/console", unix.S_IFCHR|0o600, unix.Mkdev(5, 1), nil)
 	for _, dir := range []string{"disk", "proc", "run", "sys", "tmp"} {
 		r.cpio.entry(dir, unix.S_IFDIR|0o755, 0, nil)
@@ -116,7 +116,7 @@ func (r *Initramfs) addModules() error {
 	for _, i := range indices {
 		err = errors.Join(err, r.Add(path.Join(dir, filepath.Base(i)), i))
 	}
-	return errors.Join(err, r.addProgram("sbin/modprobe"))
+	return errors.Join(err, r.AddProgram("sbin/modprobe"))
 }
 
 func wanted(module string) bool {
@@ -131,7 +131,7 @@ func wanted(module string) bool {
 // AddTools adds nft, ip, and iptables in both its variants. The one without a name is that of Debian: the one for nf_tables.
 func (r *Initramfs) AddTools() error {
 	for name := range programs {
-		if err := r.addProgram(name); err != nil {
+		if err := r.AddProgram(name); err != nil {
 			return err
 		}
 	}
@@ -154,8 +154,8 @@ func (r *Initramfs) AddTools() error {
 	return errors.Join(err, r.Add(strings.TrimPrefix(extensions[0], r.kernel.root+"/"), extensions[0]))
 }
 
-// addProgram adds a program with its loader and its libraries.
-func (r *Initramfs) addProgram(name string) error {
+// AddProgram adds a program of programs, by its place there, with its loader and its libraries.
+func (r *Initramfs) AddProgram(name string) error {
 	from := filepath.Join(r.kernel.root, programs[name])
 	if err := r.addLibraries(from); err != nil {
 		return err
@@ -208,5 +208,5 @@ func (r *Initramfs) addLibraries(file string) error {
 // Close ends the file.
 func (r *Initramfs) Close() error {
 	r.cpio.entry(cpioTrailer, 0, 0, nil)
-	return errors.Join(r.cpio.err, r.buffer.Flush(), r.file.Close())
+	return errors.Join(r.cpio.err, r.gzip.Close(), r.file.Close())
 }
