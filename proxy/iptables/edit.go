@@ -1,7 +1,7 @@
 package iptables
 
 import (
-	"fmt"
+	"bufio"
 	"io"
 	"maps"
 	"slices"
@@ -136,28 +136,18 @@ func (e *edit) dispatch(d *proxy.Delta) {
 
 // input writes what iptables-restore is to do.
 func (e *edit) input(to io.Writer) error {
+	var tables [tableCount]tableInput
 	for t := range tableCount {
-		if len(e.written[t])+len(e.deleted[t]) == 0 {
-			continue
-		}
-		fmt.Fprintf(to, "*%s\n", t)
+		in := &tables[t]
 		for _, c := range e.written[t] {
-			fmt.Fprintf(to, ":%s - [0:0]\n", c.name)
+			in.chains = append(in.chains, c.name)
 		}
-		for _, name := range e.deleted[t] {
-			fmt.Fprintf(to, ":%s - [0:0]\n", name)
-		}
-		for _, c := range e.written[t] {
-			if _, err := io.WriteString(to, c.rules); err != nil {
-				return err
+		in.deleted = e.deleted[t]
+		in.rules = func(to *bufio.Writer) {
+			for _, c := range e.written[t] {
+				to.WriteString(c.rules)
 			}
 		}
-		for _, name := range e.deleted[t] {
-			fmt.Fprintf(to, "-X %s\n", name)
-		}
-		if _, err := io.WriteString(to, "COMMIT\n"); err != nil {
-			return err
-		}
 	}
-	return nil
+	return writeInput(to, &tables)
 }

@@ -3,7 +3,6 @@ package iptables
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -145,34 +144,21 @@ func (r *reconciler) compareJumps() {
 // input writes what iptables-restore is to do.
 func (r *reconciler) input(to io.Writer) error {
 	r.pass++
-	out := bufio.NewWriterSize(to, 1<<16)
+	var tables [tableCount]tableInput
 	for t := range tableCount {
-		if len(r.order[t])+len(r.gone[t])+len(r.surplus[t])+len(r.missing[t]) == 0 {
-			continue
-		}
-		fmt.Fprintf(out, "*%s\n", t)
-		for _, line := range r.surplus[t] {
-			fmt.Fprintln(out, line)
-		}
-		for _, name := range r.order[t] {
-			fmt.Fprintf(out, ":%s - [0:0]\n", name)
-		}
-		for _, name := range r.gone[t] {
-			fmt.Fprintf(out, ":%s - [0:0]\n", name)
-		}
-		r.w.rules.chains(&r.w.chain, func(c *chain, _ bool) {
-			if pass, differs := r.write[c.table][c.name]; differs && pass != r.pass && c.table == t {
-				r.write[c.table][c.name] = r.pass
-				out.Write(c.text)
-			}
-		})
-		for _, name := range r.gone[t] {
-			fmt.Fprintf(out, "-X %s\n", name)
+		in := &tables[t]
+		in.first, in.chains, in.deleted = r.surplus[t], r.order[t], r.gone[t]
+		in.rules = func(to *bufio.Writer) {
+			r.w.rules.chains(&r.w.chain, func(c *chain, _ bool) {
+				if pass, differs := r.write[c.table][c.name]; differs && pass != r.pass && c.table == t {
+					r.write[c.table][c.name] = r.pass
+					to.Write(c.text)
+				}
+			})
 		}
 		for _, j := range r.missing[t] {
-			fmt.Fprintln(out, j.first())
+			in.last = append(in.last, j.first())
 		}
-		fmt.Fprintln(out, "COMMIT")
 	}
-	return out.Flush() // it keeps the first error
+	return writeInput(to, &tables)
 }

@@ -15,15 +15,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tableInput is what iptables-restore is to do in one table.
+type tableInput struct {
+	first   []string // rules, before all others
+	chains  []string // that are made, or emptied
+	rules   func(to *bufio.Writer)
+	deleted []string // chains, which are emptied first
+	last    []string // rules, behind all others
+}
+
+func (in *tableInput) empty() bool {
+	return len(in.first)+len(in.chains)+len(in.deleted)+len(in.last) == 0
+}
+
+// writeInput writes the input of iptables-restore, without the tables that nothing is to be done in.
+func writeInput(to io.Writer, tables *[tableCount]tableInput) error {
+	out := bufio.NewWriterSize(to, 1<<16)
+	for t := range tableCount {
+		in := &tables[t]
+		if in.empty() {
+			continue
+		}
+		fmt.Fprintf(out, "*%s\n", t)
+		for _, line := range in.first {
+			fmt.Fprintln(out, line)
+		}
+		for _, names := range [...][]string{in.chains, in.deleted} {
+			for _, name := range names {
+				fmt.Fprintf(out, ":%s - [0:0]\n", name)
+			}
+		}
+		if in.rules != nil {
+			in.rules(out)
+		}
+		for _, name := range in.deleted {
+			fmt.Fprintf(out, "-X %s\n", name)
+		}
+		for _, line := range in.last {
+			fmt.Fprintln(out, line)
+		}
+		fmt.Fprintln(out, "COMMIT")
+	}
+	return out.Flush() // it keeps the first error
+}
+
 // restore runs iptables-restore once, for all tables. input writes its input, the same if it is called twice.
 func (w *Writer) restore(ctx context.Context, input func(io.Writer) error) error {
-	buffered := func(to io.Writer) error {
-		b := bufio.NewWriterSize(to, 1<<16)
-		if err := input(b); err != nil {
-			return err
-		}
-		return b.Flush()
-	}
 	args := []string{"--noflush", "-w", strconv.Itoa(w.opts.lockSeconds())}
 	if !w.variant.restoreLocks() {
 		lock, err := takeLock(ctx, w.opts.lockSeconds())
@@ -33,7 +70,7 @@ func (w *Writer) restore(ctx context.Context, input func(io.Writer) error) error
 		defer lock.Close()
 		args = args[:1]
 	}
-	err := run(ctx, w.opts.NetNS, buffered, nil, w.variant.Restore, args...)
+	err := run(ctx, w.opts.NetNS, input, nil, w.variant.Restore, args...)
 	if err == nil {
 		return nil
 	}

@@ -158,39 +158,23 @@ func (w *Writer) Apply(ctx context.Context, d *proxy.Delta) (proxy.Stats, error)
 func (w *Writer) Cleanup(ctx context.Context) error {
 	w.expects.begin()
 	w.known = [tableCount]map[string]known{}
-	var lines [tableCount][]string
+	var tables [tableCount]tableInput
+	work := false
 	for t := range tableCount {
-		var leading, flushed, deleted []string
+		in := &tables[t]
 		err := w.read(ctx, t, reader{
-			chain: func(name []byte) {
-				flushed = append(flushed, ":"+string(name)+" - [0:0]")
-				deleted = append(deleted, "-X "+string(name))
-			},
-			lead: func(line []byte) { leading = append(leading, strings.Replace(string(line), "-A", "-D", 1)) },
+			chain: func(name []byte) { in.deleted = append(in.deleted, string(name)) },
+			lead:  func(line []byte) { in.first = append(in.first, strings.Replace(string(line), "-A", "-D", 1)) },
 		})
 		if err != nil {
 			return err
 		}
-		lines[t] = slices.Concat(leading, flushed, deleted)
+		work = work || !in.empty()
 	}
-	return w.restoreLines(ctx, lines)
-}
-
-// restoreLines runs iptables-restore with lines for each table, if there are any.
-func (w *Writer) restoreLines(ctx context.Context, lines [tableCount][]string) error {
-	var input strings.Builder
-	for t := range tableCount {
-		if len(lines[t]) > 0 {
-			fmt.Fprintf(&input, "*%s\n%s\nCOMMIT\n", t, strings.Join(lines[t], "\n"))
-		}
-	}
-	if input.Len() == 0 {
+	if !work {
 		return nil
 	}
-	return w.restore(ctx, func(to io.Writer) error {
-		_, err := io.WriteString(to, input.String())
-		return err
-	})
+	return w.restore(ctx, func(to io.Writer) error { return writeInput(to, &tables) })
 }
 
 // Cleanup removes what a Writer of a family ever wrote, in both variants of iptables. It is no error if
