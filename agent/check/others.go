@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/kubeproxy"
 	"sluice/proxy/nft"
 	"sluice/proxy/probe"
@@ -139,13 +140,13 @@ func judgeVariants(plain string, rules map[string]int) Item {
 	switch {
 	case len(rules) == 0:
 		return ok(name, "no iptables is installed; nftables needs none")
-	case rules["iptables-nft"] > 0 && rules["iptables-legacy"] > 0:
+	case rules[iptables.NFT] > 0 && rules[iptables.Legacy] > 0:
 		return warn(name, "move the fewer to the other: restart their programs with one variant chosen (Debian: update-alternatives --config iptables)",
-			"both are in use: iptables-nft has %d rules, iptables-legacy %d", rules["iptables-nft"], rules["iptables-legacy"])
-	case plain != "" && rules[plain] == 0 && rules["iptables-nft"]+rules["iptables-legacy"] > 0:
-		other := "iptables-nft"
+			"both are in use: iptables-nft has %d rules, iptables-legacy %d", rules[iptables.NFT], rules[iptables.Legacy])
+	case plain != "" && rules[plain] == 0 && rules[iptables.NFT]+rules[iptables.Legacy] > 0:
+		other := iptables.NFT
 		if plain == other {
-			other = "iptables-legacy"
+			other = iptables.Legacy
 		}
 		return warn(name, fmt.Sprintf("choose one variant (Debian: update-alternatives --set iptables /usr/sbin/%s)", other),
 			"the rules are in %s, but \"iptables\" is %s", other, plain)

@@ -7,52 +7,34 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"sluice/proxy/netns"
 )
 
-// inNamespace runs fn in a network namespace, given as a file descriptor; 0 is the calling thread's.
-// Processes that fn starts stay there.
-func inNamespace(fd int, fn func() error) error {
-	if fd == 0 {
-		return fn()
-	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("enter network namespace: %w", err)
-			return
-		}
-		done <- fn()
-	}()
-	return <-done
+// CommandError is a command that ended with an error.
+type CommandError struct {
+	Command string
+	// Stderr is the beginning of what it wrote there.
+	Stderr string
+	Err    error
 }
 
-// commandError is a command that ended with an error.
-type commandError struct {
-	command string
-	stderr  string
-	err     error
-}
-
-func (e *commandError) Error() string {
-	text := strings.Join(strings.Fields(e.stderr), " ")
+func (e *CommandError) Error() string {
+	text := strings.Join(strings.Fields(e.Stderr), " ")
 	if text == "" {
-		return fmt.Sprintf("%s: %v", e.command, e.err)
+		return fmt.Sprintf("%s: %v", e.Command, e.Err)
 	}
-	return fmt.Sprintf("%s: %v: %s", e.command, e.err, text)
+	return fmt.Sprintf("%s: %v: %s", e.Command, e.Err, text)
 }
 
-func (e *commandError) Unwrap() error { return e.err }
+func (e *CommandError) Unwrap() error { return e.Err }
 
 // status is the exit status of the command, -1 if it did not get to one.
-func (e *commandError) status() int {
+func (e *CommandError) status() int {
 	var exit *exec.ExitError
-	if errors.As(e.err, &exit) {
+	if errors.As(e.Err, &exit) {
 		return exit.ExitCode()
 	}
 	return -1
@@ -69,9 +51,10 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run runs a command in a network namespace. input writes its standard input, output reads its
-// standard output; both may be nil. A command that ends before it has read all is judged by its end alone.
-func run(ctx context.Context, netns int, input func(io.Writer) error, output func(io.Reader) error, path string, args ...string) error {
+// Run runs a command in the network namespace of a file descriptor; 0 is the calling thread's. input writes its standard input, output reads its
+// standard output; both may be nil. A command that ends before it has read all is judged by its end alone: the
+// error is a *CommandError then.
+func Run(ctx context.Context, ns int, input func(io.Writer) error, output func(io.Reader) error, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, path, args...)
 	var stderr limited
 	cmd.Stderr = &stderr
@@ -88,7 +71,7 @@ func run(ctx context.Context, netns int, input func(io.Writer) error, output fun
 			return err
 		}
 	}
-	if err := inNamespace(netns, cmd.Start); err != nil {
+	if err := netns.Do(ns, cmd.Start); err != nil {
 		return fmt.Errorf("run %s: %w", path, err)
 	}
 	if in != nil {
@@ -105,7 +88,7 @@ func run(ctx context.Context, netns int, input func(io.Writer) error, output fun
 		out.Close() // so that the command does not wait for a reader
 	}
 	if ended := cmd.Wait(); ended != nil && err == nil {
-		err = &commandError{command: path + " " + strings.Join(args, " "), stderr: stderr.String(), err: ended}
+		err = &CommandError{path + " " + strings.Join(args, " "), stderr.String(), ended}
 	}
 	return err
 }

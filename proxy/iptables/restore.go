@@ -70,13 +70,13 @@ func (w *Writer) restore(ctx context.Context, input func(io.Writer) error) error
 		defer lock.Close()
 		args = args[:1]
 	}
-	err := run(ctx, w.opts.NetNS, input, nil, w.variant.Restore, args...)
+	err := Run(ctx, w.opts.NetNS, input, nil, w.variant.Restore, args...)
 	if err == nil {
 		return nil
 	}
-	var failed *commandError
+	var failed *CommandError
 	if errors.As(err, &failed) {
-		if n, ok := failedLine(failed.stderr); ok {
+		if n, ok := failedLine(failed.Stderr); ok {
 			f := lineFinder{number: n}
 			_ = input(&f)
 			if len(f.line) > 0 {
@@ -128,7 +128,7 @@ var ErrLocked = errors.New("another program holds the xtables lock (/run/xtables
 
 // explain adds cause and remedy to errors that a user can do something about.
 func explain(err error) error {
-	var ours *commandError
+	var ours *CommandError
 	status := 0
 	if errors.As(err, &ours) {
 		status = ours.status()

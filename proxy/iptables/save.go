@@ -29,7 +29,7 @@ const maxLine = 1 << 20
 
 // read runs iptables-save for one table.
 func (w *Writer) read(ctx context.Context, t table, r reader) error {
-	err := run(ctx, w.opts.NetNS, nil, func(in io.Reader) error {
+	err := Run(ctx, w.opts.NetNS, nil, func(in io.Reader) error {
 		lines := bufio.NewScanner(in)
 		lines.Buffer(make([]byte, 0, 4096), maxLine)
 		for lines.Scan() {

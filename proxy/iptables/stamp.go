@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/proxy"
+	"sluice/proxy/netns"
 )
 
 // stamp is another one when rules are others, as far as the kernel tells cheaply.
@@ -43,8 +44,8 @@ func (w *Writer) openStamp() (s stamper, err error) {
 }
 
 // openGeneration has nf_tables' generation for a stamp: a number that each transaction in the namespace changes.
-func openGeneration(netns int) (stamper, error) {
-	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: netns})
+func openGeneration(ns int) (stamper, error) {
+	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: ns})
 	if err != nil {
 		return stamper{}, err
 	}
@@ -75,13 +76,13 @@ const getinfoSize = 32 + 13*4
 const soGetInfo = 64
 
 // openGetinfo has the sizes of the tables for a stamp. A rule that takes the place of another of the same size does not change it.
-func openGetinfo(netns int, f proxy.Family) (stamper, error) {
+func openGetinfo(ns int, f proxy.Family) (stamper, error) {
 	domain, level := unix.AF_INET, unix.IPPROTO_IP
 	if f == proxy.IPv6 {
 		domain, level = unix.AF_INET6, unix.IPPROTO_IPV6
 	}
 	var fd int
-	err := inNamespace(netns, func() (err error) {
+	err := netns.Do(ns, func() (err error) {
 		fd, err = unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		return err
 	})

@@ -89,7 +89,7 @@ func lookPath(name string) (path string, err error) {
 	return "", err
 }
 
-func variant(ctx context.Context, netns int, name string) (v Variant, err error) {
+func variant(ctx context.Context, ns int, name string) (v Variant, err error) {
 	for _, c := range []struct {
 		path *string
 		name string
@@ -98,7 +98,7 @@ func variant(ctx context.Context, netns int, name string) (v Variant, err error)
 			return v, err
 		}
 	}
-	err = run(ctx, netns, nil, func(r io.Reader) error {
+	err = Run(ctx, ns, nil, func(r io.Reader) error {
 		// iptables v1.8.9 (nf_tables); before 1.8 there was legacy alone and no word in brackets.
 		line, err := bufio.NewReader(io.LimitReader(r, 200)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -118,9 +118,9 @@ func variant(ctx context.Context, netns int, name string) (v Variant, err error)
 }
 
 // look counts the chains that tell who uses a variant.
-func (v *Variant) look(ctx context.Context, netns int) error {
+func (v *Variant) look(ctx context.Context, ns int) error {
 	v.Hint, v.Others, v.Ours = false, 0, 0
-	return run(ctx, netns, nil, func(r io.Reader) error {
+	return Run(ctx, ns, nil, func(r io.Reader) error {
 		lines := bufio.NewScanner(r)
 		for lines.Scan() {
 			chain, ok := strings.CutPrefix(lines.Text(), ":")

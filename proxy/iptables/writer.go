@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 
 	"sluice/proxy"
+	"sluice/proxy/netns"
 )
 
 // Options are what a Writer can be told.
@@ -115,7 +116,7 @@ func (o Options) goIPTables(v Variant) (ipt *iptables.IPTables, err error) {
 	if o.Family == proxy.IPv6 {
 		protocol = iptables.ProtocolIPv6
 	}
-	err = inNamespace(o.NetNS, func() (err error) {
+	err = netns.Do(o.NetNS, func() (err error) {
 		ipt, err = iptables.New(iptables.IPFamily(protocol), iptables.Path(v.Path), iptables.Timeout(o.lockSeconds()))
 		return err
 	})

@@ -7,15 +7,15 @@
 package kubeproxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
+	"io"
 	"strings"
 	"time"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 	"sluice/proxy/probe"
 )
@@ -138,10 +138,8 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 func restore(ctx context.Context, program, input string) error {
 	ctx, cancel := context.WithTimeout(ctx, programTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--noflush", "-w", lockSeconds)
-	cmd.Stdin = strings.NewReader(input)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run %s: %w: %s", program, err, bytes.TrimSpace(out))
-	}
-	return nil
+	return iptables.Run(ctx, 0, func(to io.Writer) error {
+		_, err := io.WriteString(to, input)
+		return err
+	}, nil, program, "--noflush", "-w", lockSeconds)
 }

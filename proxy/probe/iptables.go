@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 
 	"sluice/proxy"
@@ -34,7 +33,7 @@ func matches(f proxy.Family, variant string) []match {
 	}
 	nat := match{name: "table nat", table: "nat", config: ip + "_NF_NAT NF_NAT", module: short + "table_nat"}
 	filter := match{name: "table filter", table: "filter", config: ip + "_NF_FILTER " + ip + "_NF_IPTABLES", module: short + "table_filter"}
-	if variant == "iptables-nft" {
+	if variant == iptables.NFT {
 		nat.config, nat.module = "NF_TABLES NFT_NAT NFT_COMPAT", "nft_chain_nat"
 		filter.config, filter.module = "NF_TABLES NFT_COMPAT", "nft_compat"
 	}
@@ -144,7 +143,7 @@ func (t *tester) try(ctx context.Context, list []match) error {
 		}
 		b.WriteString("COMMIT\n")
 	}
-	return t.run(ctx, &b)
+	return t.run(ctx, b.Bytes())
 }
 
 // cleanUp removes the chain. In a namespace that goes anyway there is no need.
@@ -154,37 +153,34 @@ func (t *tester) cleanUp(ctx context.Context) {
 	}
 	for _, table := range []string{"nat", "filter"} {
 		// It is not there where the table is not.
-		_ = t.run(ctx, strings.NewReader(fmt.Sprintf("*%s\n:%s - [0:0]\n-X %s\nCOMMIT\n", table, tryChain, tryChain)))
+		_ = t.run(ctx, fmt.Appendf(nil, "*%s\n:%s - [0:0]\n-X %s\nCOMMIT\n", table, tryChain, tryChain))
 	}
 }
 
-func (t *tester) run(ctx context.Context, in io.Reader) error {
+func (t *tester) run(ctx context.Context, input []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, programTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, t.restore, "--noflush", "-w", lockSeconds)
-	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stderr = in, &stderr
-	start := cmd.Start
+	ns := 0
 	if t.ns != nil {
-		start = func() error { return inNamespace(t.ns, cmd.Start) }
+		ns = int(t.ns.Fd())
 	}
-	err := start()
-	if err == nil {
-		err = cmd.Wait()
-	}
-	if err == nil {
-		return nil
-	}
-	line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-	if strings.Contains(stderr.String(), "Permission denied") || strings.Contains(stderr.String(), "must be root") ||
-		strings.Contains(stderr.String(), "Operation not permitted") {
-		return fmt.Errorf("%w: %s", errNotPermitted, line)
-	}
-	if strings.Contains(stderr.String(), "xtables lock") {
-		return fmt.Errorf("%w: %s", errLocked, line)
-	}
-	if line == "" {
+	err := iptables.Run(ctx, ns, func(to io.Writer) error {
+		_, err := to.Write(input)
 		return err
+	}, nil, t.restore, "--noflush", "-w", lockSeconds)
+	var failed *iptables.CommandError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(failed.Stderr), "\n")
+	says := func(s string) bool { return strings.Contains(failed.Stderr, s) }
+	switch {
+	case says("Permission denied"), says("must be root"), says("Operation not permitted"):
+		return fmt.Errorf("%w: %s", errNotPermitted, line)
+	case says("xtables lock"):
+		return fmt.Errorf("%w: %s", errLocked, line)
+	case line == "":
+		return failed.Err
 	}
 	return errors.New(line)
 }

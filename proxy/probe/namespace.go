@@ -3,10 +3,11 @@ package probe
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/proxy/netns"
 )
 
 // patience bounds the wait for a new namespace. It takes a millisecond, but the kernel makes
@@ -22,11 +23,11 @@ func newNamespace() (*os.File, error) {
 	made := make(chan result, 1)
 	go func() {
 		var r result
-		r.err = onOwnThread(func() (err error) {
+		r.err = netns.OnThread(func() (err error) {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 				return fmt.Errorf("make a network namespace: %w", err)
 			}
-			r.ns, err = threadNamespace()
+			r.ns, err = netns.OfThread()
 			return err
 		})
 		made <- r
@@ -42,39 +43,4 @@ func newNamespace() (*os.File, error) {
 		}()
 		return nil, fmt.Errorf("make a network namespace: the kernel did not within %v", patience)
 	}
-}
-
-// inNamespace runs fn inside a namespace: processes that it starts stay there.
-func inNamespace(ns *os.File, fn func() error) error {
-	return onOwnThread(func() error {
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter a network namespace: %w", err)
-		}
-		return fn()
-	})
-}
-
-// threadNamespace opens the network namespace of the calling thread, which need not be the process's.
-func threadNamespace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
-
-// onOwnThread runs fn on a thread that nothing else uses meanwhile and puts its network
-// namespace back. Where that fails the thread ends with the goroutine.
-func onOwnThread(fn func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		home, err := threadNamespace()
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		defer home.Close()
-		err = fn()
-		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	return <-done
 }

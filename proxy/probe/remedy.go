@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sluice/proxy/iptables"
 )
 
 // kernelPackages are the packages with the kernel's modules. Where a distribution has one
@@ -20,7 +22,7 @@ func kernelPackages() map[string]string {
 // programPackages are the packages with the iptables programs.
 func programPackages(variant string) map[string]string {
 	alpine := "iptables"
-	if variant == "iptables-legacy" {
+	if variant == iptables.Legacy {
 		alpine = "iptables-legacy" // apart since 3.19
 	}
 	return map[string]string{RaspberryPiOS: "iptables", Debian: "iptables", Ubuntu: "iptables", Alpine: alpine}

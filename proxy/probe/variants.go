@@ -1,11 +1,10 @@
 package probe
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"os/exec"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/proxy"
@@ -61,12 +60,10 @@ func (v Variant) List(ctx context.Context, f proxy.Family) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, programTime)
 	defer cancel()
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, v.Save[f])
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("run %s: %w: %s", v.Save[f], err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return string(out), nil
+	var rules strings.Builder
+	err := iptables.Run(ctx, 0, nil, func(from io.Reader) error {
+		_, err := io.Copy(&rules, from)
+		return err
+	}, v.Save[f])
+	return rules.String(), err
 }
