@@ -25,7 +25,7 @@ func (l *loop) Status(ctx context.Context) (s status.Status, err error) {
 func (l *loop) status() status.Status {
 	s := status.Status{
 		Version: version.Get().Version, PID: os.Getpid(), Started: l.started, Mode: l.mode,
-		Node:   l.cfg.NodeName,
+		Node: l.cfg.NodeName, NodeKnown: l.nodeKnown,
 		Source: l.source.String(), Synced: l.synced, Objects: l.store.Counts(),
 		Problems: l.problems,
 	}

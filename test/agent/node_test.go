@@ -84,6 +84,7 @@ spec: {podCIDR: %s, podCIDRs: [%[2]s, "%[3]s"]}
 	c.Run()
 	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
 	c.isPod("pod1", true)
+	c.Await(rig.Soon, "the Node object", func(s status.Status) bool { return s.NodeKnown })
 
 	c.write("node.yaml", node("zone-b", "10.244.1.0/24", "fd00:10:244:1::/64"))
 	c.Reach(rig.Soon, "pod1 tcp vip1:80", "far1:8080")
@@ -99,7 +100,9 @@ spec: {podCIDR: %s, podCIDRs: [%[2]s, "%[3]s"]}
 
 	c.Remove("node.yaml") // no zone, no pod CIDR
 	c.Reach(rig.Soon, "pod1 tcp vip1:80", "pod2:8080", "far1:8080")
-	c.Await(rig.Soon, "no local detection", func(s status.Status) bool { return rig.Settled(s) && !strings.Contains(s.Detection, "10.244") })
+	c.Await(rig.Soon, "no local detection", func(s status.Status) bool {
+		return rig.Settled(s) && !s.NodeKnown && !strings.Contains(s.Detection, "10.244")
+	})
 	if n := c.Logged("local detection", "IPv4", "10.244.1.0/24"); n != 1 {
 		t.Errorf("the log tells %d times of one choice of local detection", n)
 	}
