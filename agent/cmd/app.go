@@ -51,11 +51,11 @@ func Main(commands []*cli.Command, args []string) int {
 }
 
 func run(ctx context.Context, commands []*cli.Command, args []string, stdout, stderr io.Writer) int {
-	onUsageError := func(_ *cli.Context, err error, _ bool) error { return usageError(err) }
 	for _, c := range commands {
-		c.OnUsageError = onUsageError
+		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return flagError(c, err) }
 	}
 	cli.HelpPrinter = printHelp
+	var notFound error // what "sluice help" was asked about
 	app := &cli.App{
 		Name:  "sluice",
 		Usage: "a Kubernetes node's Service proxy for small machines",
@@ -63,34 +63,40 @@ func run(ctx context.Context, commands []*cli.Command, args []string, stdout, st
 			"Services reach their endpoints. \"sluice agent\" is the daemon; the other\n" +
 			"commands ask it or clean up after it.\n\n" +
 			"Exit codes: 0 success, 1 failure, 2 wrong arguments or configuration,\n" +
-			"3 no agent is running.\n\n" +
+			"3 no agent is running. \"sluice check\" counts failures.\n\n" +
 			"Examples:\n" +
 			"   sluice agent --manifests DIR        route the Services in these files\n" +
 			"   sluice status                       see how the agent is\n" +
 			"   sluice get endpoints web -n shop    see where one Service's packets go",
-		Version:              version.Get().Version,
-		Commands:             commands,
-		EnableBashCompletion: true,
-		Writer:               stdout,
-		ErrWriter:            stderr,
-		OnUsageError:         onUsageError,
-		ExitErrHandler:       func(*cli.Context, error) {}, // run prints the error and chooses the code
+		Version:         version.Get().Version,
+		Commands:        commands,
+		Writer:          stdout,
+		ErrWriter:       stderr,
+		OnUsageError:    func(_ *cli.Context, err error, _ bool) error { return flagError(nil, err) },
+		CommandNotFound: func(_ *cli.Context, name string) { notFound = unknownCommand(commands, name) },
+		ExitErrHandler:  func(*cli.Context, error) {}, // run prints the error and chooses the code
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usageError(fmt.Errorf("unknown command %q", c.Args().First()))
+				return unknownCommand(commands, c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
 	}
+	if n := len(args); n > 1 && args[n-1] == completionFlag {
+		writeCandidates(app, args[1:n-1])
+		return exitOK
+	}
 	err := app.RunContext(ctx, flagsFirst(commands, args))
+	if err == nil {
+		err = notFound
+	}
 	if err == nil {
 		return exitOK
 	}
 	code := exitFailure
+	// Errors of others may have an ExitCode, too, such as those of programs that were run.
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		code = exit.code
-	} else if _, ok := errors.AsType[cli.ExitCoder](err); ok {
-		code = exitUsage // the library's own errors are about unknown help topics
 	}
 	if message := err.Error(); message != "" {
 		fmt.Fprintf(stderr, "sluice: %s\n", strings.ReplaceAll(message, "\n", "\nsluice: "))

@@ -9,7 +9,7 @@ import (
 
 // flagsFirst moves a command's flags in front of its arguments, so that, as with
 // kubectl, `sluice get services web -o yaml` works: the cli library stops reading flags
-// at the first argument. What follows "--" stays behind.
+// at the first argument. What follows "--" is an argument.
 func flagsFirst(commands []*cli.Command, args []string) []string {
 	if len(args) < 2 {
 		return args
@@ -22,8 +22,10 @@ func flagsFirst(commands []*cli.Command, args []string) []string {
 	var rest []string
 	for i := 2; i < len(args); i++ {
 		arg := args[i]
-		if arg == "--" || arg == completionFlag {
-			rest = append(rest, args[i:]...)
+		if arg == "--" {
+			// In front of all arguments, as the library would take it for one of them.
+			flags = append(flags, arg)
+			rest = append(rest, args[i+1:]...)
 			break
 		}
 		if len(arg) < 2 || arg[0] != '-' {
@@ -34,16 +36,13 @@ func flagsFirst(commands []*cli.Command, args []string) []string {
 			return []string{args[0], args[1], "--help"} // the library would take what stands beside it for a topic
 		}
 		flags = append(flags, arg)
-		if takesValue(known, arg) && i+1 < len(args) && args[i+1] != completionFlag {
+		if takesValue(known, arg) && i+1 < len(args) {
 			i++
 			flags = append(flags, args[i])
 		}
 	}
 	return append(flags, rest...)
 }
-
-// completionFlag is what the completion scripts append; the library wants it last.
-const completionFlag = "--generate-bash-completion"
 
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {

@@ -14,10 +14,9 @@ func TestFlagsFirst(t *testing.T) {
 		{"sluice get services -A web", "sluice get -A services web"},
 		{"sluice get services --namespace=shop web", "sluice get --namespace=shop services web"},
 		{"sluice get services web -o", "sluice get -o services web"},
-		{"sluice get services -- -o yaml", "sluice get services -- -o yaml"},
+		{"sluice get services -n a -- -o yaml", "sluice get -n a -- services -o yaml"},
 		{"sluice get - -n a", "sluice get -n a -"},
 		{"sluice get services -h", "sluice get --help"},
-		{"sluice get services -o --generate-bash-completion", "sluice get -o services --generate-bash-completion"},
 	}
 	for _, test := range tests {
 		got := strings.Join(flagsFirst(commands(), strings.Fields(test.args)), " ")

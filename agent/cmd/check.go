@@ -18,7 +18,7 @@ const maxFailures = 125
 func Check() *cli.Command {
 	flags := newConfigFlags("manifests", "kubeconfig", "hostname-override", "cluster-cidr", "proxy-mode",
 		"healthz-bind-address", "metrics-bind-address", "data-dir", "config")
-	output := outputFlag("json or yaml; a text for people without")
+	output := outputFlag("json or yaml; a text for people without", "json", "yaml")
 	return &cli.Command{
 		Name:      "check",
 		Usage:     "look for what keeps the agent from working on this machine",
@@ -37,7 +37,7 @@ func Check() *cli.Command {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
 			}
-			if err := checkOutput(output, "json", "yaml"); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			cfg, _, err := flags.load() // the agent logs the warnings

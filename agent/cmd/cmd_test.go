@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,11 +99,15 @@ func TestExitCodes(t *testing.T) {
 		{"get svc web -n default --socket " + healthy, 1, `service "web" in namespace default`},
 		{"cleanup --socket " + healthy, 1, "another sluice agent"},
 
-		{"agnet", 2, `unknown command "agnet"`},
-		{"--no-such-flag", 2, "no-such-flag"},
-		{"help agnet", 2, "agnet"},
+		{"agnet", 2, `unknown command "agnet"; did you mean agent?`},
+		{"nothing-like-it", 2, "unknown command \"nothing-like-it\"\n"},
+		{"--no-such-flag", 2, "unknown flag --no-such-flag\n"},
+		{"help agnet", 2, `unknown command "agnet"; did you mean agent?`},
 		{"agent --no-such-flag", 2, `See "sluice agent --help"`},
-		{"agent --manifests", 2, "needs an argument"},
+		{"agent -cluster-cdir x", 2, "unknown flag --cluster-cdir; did you mean --cluster-cidr?"},
+		{"status --sokcet=x", 2, "unknown flag --sokcet; did you mean --socket?"},
+		{"get svc -x", 2, "unknown flag -x\n"},
+		{"agent --manifests", 2, "--manifests needs an argument"},
 		{"agent --manifests /m extra", 2, `"extra"`},
 		{"agent --manifests /m --sync-period soon", 2, `--sync-period: "soon"`},
 		{"agent --manifests /m --proxy-mode ipvs", 2, "auto, nftables, iptables"},
@@ -151,6 +158,7 @@ func TestGet(t *testing.T) {
 		{"svc -A", []string{"NAMESPACE NAME", "default kubernetes", "shop web"}},
 		{"endpoints", []string{"NAMESPACE SERVICE", "shop web"}},
 		{"ep web --namespace=shop", []string{"NAMESPACE SERVICE", "shop web"}},
+		{"svc -- web", []string{"NAMESPACE NAME", "shop web"}},
 		{"ep -n default", nil},
 	}
 	for _, test := range tests {
@@ -190,22 +198,105 @@ func TestDocuments(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	defer func(args []string) { os.Args = args }(os.Args)
 	socket := serve(t, provider{})
-	for args, want := range map[string]string{
-		"get":                                "services endpoints",
-		"get svc --socket " + socket:         "kubernetes web",
-		"get svc -n shop --socket " + socket: "web",
-		"get svc web":                        "",
-		"agent --sync":                       "--sync-period",
-		"completion":                         "bash zsh fish",
-		"completion bash":                    "",
+	for words, want := range map[string]string{ // _ is an empty word that is being typed
+		"_":                                 "agent check cleanup completion get help status version",
+		"c":                                 "check cleanup completion",
+		"--v":                               "--version",
+		"help ge":                           "get",
+		"help get _":                        "",
+		"nosuch _":                          "",
+		"get _":                             "services endpoints",
+		"get s":                             "services",
+		"get svc --socket " + socket + " _": "kubernetes web",
+		"get svc -n shop --socket " + socket + " _":    "web",
+		"get svc --socket " + socket + " -- k":         "kubernetes",
+		"get --socket " + socket + " -n shop -- svc _": "web",
+		"get svc web _":                "",
+		"get -o _":                     "wide json yaml",
+		"get svc --output=j":           "--output=json",
+		"get svc --output = y":         "yaml", // as bash splits it
+		"agent --sync":                 "--sync-period",
+		"agent --proxy-mode _":         "auto nftables iptables",
+		"agent --nodeport-addresses p": "primary",
+		"agent --detect-local-mode B":  "BridgeInterface",
+		"agent --manifests _":          "",
+		"agent --masquerade-all _":     "",
+		"status -":                     "--config --help --output --socket -o",
+		"completion _":                 "bash zsh fish",
+		"completion bash _":            "",
 	} {
-		os.Args = append(append([]string{"sluice"}, strings.Fields(args)...), completionFlag) // the cli library looks there
-		code, stdout, stderr := sluice(t, os.Args[1:]...)
-		if got := strings.Join(strings.Fields(stdout), " "); got != want || code != 0 {
-			t.Errorf("%s: exit code %d, %q, got %q, want %q", args, code, stderr, got, want)
+		args := append(strings.Fields(words), completionFlag)
+		if n := len(args) - 2; args[n] == "_" {
+			args[n] = ""
 		}
+		code, stdout, stderr := sluice(t, args...)
+		got, wanted := strings.Fields(stdout), strings.Fields(want)
+		slices.Sort(got)
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) || code != 0 {
+			t.Errorf("%s: exit code %d, %q, got %q, want %q", words, code, stderr, got, want)
+		}
+	}
+}
+
+// The script for bash, in bash.
+func TestCompletionInBash(t *testing.T) {
+	for line, want := range map[string]string{
+		"get": "get", "get ": "services endpoints", "get -- svc": "ARGS get -- svc", "get --output=": "ARGS get --output ", "status --so": "ARGS status --so",
+	} {
+		words := strings.Split(strings.ReplaceAll(line, "=", " = "), " ")
+		if strings.HasSuffix(line, "=") {
+			words = words[:len(words)-1]
+		}
+		script := completions["bash"] + `
+sluice() { if [[ $* == "get  --generate"* ]]; then echo services endpoints; else words=("${@:1:$#-1}"); echo "${words[*]}" | sed "s/^/ARGS /" >&3; echo get; fi; }
+COMP_WORDS=(sluice ` + "'" + strings.Join(words, "' '") + "'" + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_sluice 3>&1
+echo "${COMPREPLY[*]}"
+`
+		out, err := exec.Command("bash", "-c", script).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, got %q, want %q", line, err, out, want)
+		}
+	}
+}
+
+// Only the commands' own errors choose the exit code: that of a program that was run is none of sluice's.
+func TestExitCodeOfPrograms(t *testing.T) {
+	command := &cli.Command{Name: "run", Action: func(*cli.Context) error {
+		return fmt.Errorf("try it: %w", exec.Command("sh", "-c", "exit 2").Run())
+	}}
+	var out, errs strings.Builder
+	if code := run(t.Context(), []*cli.Command{command}, []string{"sluice", "run"}, &out, &errs); code != exitFailure {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+// What install.sh has the options written by.
+func TestWriteConfig(t *testing.T) {
+	dir := t.TempDir()
+	file, config := filepath.Join(dir, "90-install.yaml"), filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte("log-level: warn\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLUICE_HOSTNAME_OVERRIDE", "pi")
+	t.Setenv("SLUICE_CLUSTER_CDIR", "10.42.0.0/16")
+	code, out, errs := sluice(t, "agent", "--config", config, "--v=4", "--pod-bridge-interface", "cni0", "--write-config-to", file)
+	if code != 0 || out != "" || !strings.Contains(errs, "SLUICE_CLUSTER_CDIR sets no option") || !strings.Contains(errs, "--pod-bridge-interface has no effect") {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+	written, err := os.ReadFile(file)
+	if diff := cmp.Diff("hostname-override: pi\npod-bridge-interface: cni0\nv: 4\n", string(written)); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for _, bad := range []string{"--data-dir=d", "--no-such-flag", "--sync-period=x"} {
+		if code, _, errs := sluice(t, "agent", bad, "--write-config-to", file); code != 2 || !strings.Contains(errs, strings.TrimRight(bad, "=dx")) {
+			t.Errorf("%s: exit code %d, %q", bad, code, errs)
+		}
+	}
+	if again, err := os.ReadFile(file); err != nil || string(again) != string(written) {
+		t.Errorf("after errors: %v, %s", err, again)
 	}
 }
 

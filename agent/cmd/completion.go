@@ -3,32 +3,31 @@ package cmd
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
-// The scripts ask sluice itself for what can come next, by the hidden flag
-// --generate-bash-completion behind the words that are there already.
+// completionFlag is the hidden flag behind the words that are there already, the last of which is being typed
+// and may be empty: the scripts ask sluice itself for what can stand in its place. It is the cli library's.
+const completionFlag = "--generate-bash-completion"
+
+// bash splits words at "=" and ":".
 var completions = map[string]string{
 	"bash": `# bash completion for sluice
 _sluice() {
-	local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}")
-	if [[ $cur == -* ]]; then
-		words+=("$cur")
+	local cur=${COMP_WORDS[COMP_CWORD]}
+	if [[ $cur == = ]]; then
+		cur=
 	fi
-	mapfile -t COMPREPLY < <(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur")
+	mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[@]:0:COMP_CWORD}" "$cur" --generate-bash-completion 2>/dev/null)" -- "$cur")
 }
 complete -o default -F _sluice sluice
 `,
 	"zsh": `#compdef sluice
 # zsh completion for sluice
 _sluice() {
-	local -a before candidates
-	before=("${(@)words[1,CURRENT-1]}")
-	[[ ${words[CURRENT]} == -* ]] && before+=("${words[CURRENT]}")
-	candidates=("${(@f)$("${before[@]}" --generate-bash-completion 2>/dev/null)}")
+	local -a candidates
+	candidates=("${(@f)$("${(@)words[1,CURRENT-1]}" "${words[CURRENT]}" --generate-bash-completion 2>/dev/null)}")
 	if [[ -n ${candidates[1]} ]]; then
 		compadd -a candidates
 	else
@@ -45,12 +44,14 @@ fi
 function __sluice_complete
 	set -l words (commandline -opc)
 	set -l current (commandline -ct)
-	if string match -q -- '-*' $current
-		set words $words $current
+	set -l candidates ($words "$current" --generate-bash-completion 2>/dev/null)
+	if test (count $candidates) -gt 0
+		printf '%s\n' $candidates
+	else
+		__fish_complete_path "$current"
 	end
-	$words --generate-bash-completion 2>/dev/null
 end
-complete -c sluice -a '(__sluice_complete)'
+complete -c sluice -f -a '(__sluice_complete)'
 `,
 }
 
@@ -79,19 +80,5 @@ func Completion() *cli.Command {
 			_, err := io.WriteString(c.App.Writer, script)
 			return err
 		},
-	}
-}
-
-// complete offers a command's flags after a dash, else the arguments that can come next.
-func complete(arguments func(*cli.Context) []string) cli.BashCompleteFunc {
-	return func(c *cli.Context) {
-		// The word that is being typed, before the hidden flag at the end; the library looks there, too.
-		if n := len(os.Args) - 2; n > 0 && strings.HasPrefix(os.Args[n], "-") {
-			cli.DefaultCompleteWithFlags(c.Command)(c)
-			return
-		}
-		for _, a := range arguments(c) {
-			fmt.Fprintln(c.App.Writer, a)
-		}
 	}
 }

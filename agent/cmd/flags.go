@@ -15,6 +15,7 @@ type flag struct {
 	placeholder string // empty: the flag takes no value
 	def         string // for the help text
 	usage       string
+	values      []string // that it can have; nil if they cannot be listed
 	given       []string
 }
 
@@ -93,7 +94,7 @@ func newConfigFlags(names ...string) configFlags {
 		if len(names) > 0 && !slices.Contains(names, o.Name) {
 			continue
 		}
-		flags = append(flags, &flag{name: o.Name, alias: o.Alias, placeholder: o.Placeholder, def: o.Default, usage: o.Usage})
+		flags = append(flags, &flag{name: o.Name, alias: o.Alias, placeholder: o.Placeholder, def: o.Default, usage: o.Usage, values: o.Values})
 	}
 	return flags
 }
@@ -107,15 +108,20 @@ func (flags configFlags) and(others ...*flag) []cli.Flag {
 	return all
 }
 
-// load reads the configuration.
-func (flags configFlags) load() (config.Config, []string, error) {
+// sources are what the configuration is read from.
+func (flags configFlags) sources() config.Sources {
 	given := map[string][]string{}
 	for _, f := range flags {
 		if f.IsSet() {
 			given[f.name] = f.given
 		}
 	}
-	cfg, warnings, err := config.Load(config.FromProcess(given))
+	return config.FromProcess(given)
+}
+
+// load reads the configuration.
+func (flags configFlags) load() (config.Config, []string, error) {
+	cfg, warnings, err := config.Load(flags.sources())
 	if err != nil {
 		return cfg, warnings, usageError(err)
 	}

@@ -13,7 +13,7 @@ import (
 // Get lists what the agent serves.
 func Get() *cli.Command {
 	flags := newConfigFlags("socket", "config")
-	output := outputFlag("wide, json or yaml; a table without")
+	output := outputFlag("wide, json or yaml; a table without", "wide", "json", "yaml")
 	namespace := &flag{name: "namespace", alias: "n", placeholder: "NAME", usage: "only in this namespace; without, in all"}
 	all := &flag{name: "all-namespaces", alias: "A", usage: "in all namespaces, which is the default too"}
 	return &cli.Command{
@@ -41,7 +41,7 @@ func Get() *cli.Command {
 			return nil
 		}),
 		Action: func(c *cli.Context) error {
-			if err := checkOutput(output, "wide", "json", "yaml"); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			if c.NArg() > 2 {

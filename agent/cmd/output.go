@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func outputFlag(usage string) *flag {
-	return &flag{name: "output", alias: "o", placeholder: "FORMAT", usage: usage}
+func outputFlag(usage string, values ...string) *flag {
+	return &flag{name: "output", alias: "o", placeholder: "FORMAT", usage: usage, values: values}
 }
 
-// checkOutput refuses an output format that is not one of these; none is always allowed.
-func checkOutput(output *flag, valid ...string) error {
-	if o := output.last(); o != "" && !slices.Contains(valid, o) {
-		return usageError(fmt.Errorf("--output %q is not one of %s", o, strings.Join(valid, ", ")))
+// checkOutput refuses an output format that the flag does not have; none is always allowed.
+func checkOutput(output *flag) error {
+	if o := output.last(); o != "" && !slices.Contains(output.values, o) {
+		return usageError(fmt.Errorf("--output %q is not one of %s", o, strings.Join(output.values, ", ")))
 	}
 	return nil
 }

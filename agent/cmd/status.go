@@ -12,7 +12,7 @@ import (
 // Status shows how the agent is.
 func Status() *cli.Command {
 	flags := newConfigFlags("socket", "config")
-	output := outputFlag("json or yaml; a text for people without")
+	output := outputFlag("json or yaml; a text for people without", "json", "yaml")
 	return &cli.Command{
 		Name:      "status",
 		Usage:     "show how the agent is",
@@ -28,7 +28,7 @@ func Status() *cli.Command {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
 			}
-			if err := checkOutput(output, "json", "yaml"); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			client, err := newClient(flags)

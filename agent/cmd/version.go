@@ -10,7 +10,7 @@ import (
 
 // Version shows which build this is.
 func Version() *cli.Command {
-	output := outputFlag("json or yaml; one line of text without")
+	output := outputFlag("json or yaml; one line of text without", "json", "yaml")
 	return &cli.Command{
 		Name:        "version",
 		Usage:       "show the version",
@@ -21,7 +21,7 @@ func Version() *cli.Command {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
 			}
-			if err := checkOutput(output, "json", "yaml"); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			v := version.Get()

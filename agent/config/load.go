@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,8 @@ type Sources struct {
 	Flags map[string][]string
 	// LookupEnv is os.LookupEnv, or a stand-in.
 	LookupEnv func(name string) (string, bool)
+	// Environ is os.Environ; nil looks for no variables that set nothing.
+	Environ func() []string
 }
 
 // value is what one source says of an option.
@@ -34,6 +37,7 @@ func Load(src Sources) (c Config, warnings []string, err error) {
 		path, optional = v.items[0], false
 	}
 	inFiles, warnings, err := readFiles(options, path, optional)
+	warnings = append(src.unknownVariables(options), warnings...)
 	if err != nil {
 		return Config{}, warnings, err
 	}
@@ -59,7 +63,23 @@ func Load(src Sources) (c Config, warnings []string, err error) {
 
 // FromProcess is Load's Sources with this process's environment.
 func FromProcess(flags map[string][]string) Sources {
-	return Sources{Flags: flags, LookupEnv: os.LookupEnv}
+	return Sources{Flags: flags, LookupEnv: os.LookupEnv, Environ: os.Environ}
+}
+
+// unknownVariables are warnings about variables that look like options and are none.
+func (src *Sources) unknownVariables(options []Option) (warnings []string) {
+	if src.Environ == nil {
+		return nil
+	}
+	for _, v := range src.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		known := slices.ContainsFunc(options, func(o Option) bool { return o.Env() == name })
+		if strings.HasPrefix(name, EnvPrefix) && !known {
+			warnings = append(warnings, fmt.Sprintf("the environment variable %s sets no option and is ignored; --cluster-cidr is %sCLUSTER_CIDR, and so on", name, EnvPrefix))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 func find(options []Option, name string) *Option {

@@ -38,6 +38,8 @@ type Option struct {
 	Placeholder string
 	// Default is what an option that is nowhere set has, in the form of a flag's value.
 	Default string
+	// Values are the words that it can have, for completion; nil if they cannot be listed.
+	Values []string
 	// Usage is one sentence for the help text.
 	Usage string
 
@@ -67,9 +69,10 @@ func Options() []Option {
 			Usage: "name of this node's Node object (default: that of the kubelet's certificate, else the host name)",
 			set:   text(func(c *Config) *string { return &c.NodeName })},
 		{Name: "cluster-cidr", Type: List, Placeholder: "CIDR[,CIDR]",
-			Usage: "the pods' address range, one for each IP family",
+			Usage: "the pods' address ranges, of one IP family or both",
 			set:   setPrefixes(func(c *Config) *[]netip.Prefix { return &c.ClusterCIDRs })},
-		{Name: "detect-local-mode", Placeholder: "MODE",
+		{Name: "detect-local-mode", Placeholder: "MODE", Values: []string{string(proxy.DetectClusterCIDR),
+			string(proxy.DetectNodeCIDR), string(proxy.DetectBridgeInterface), string(proxy.DetectInterfaceNamePrefix)},
 			Usage: "how pods are told from other sources: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix " +
 				"(default: ClusterCIDR if --cluster-cidr is set, else NodeCIDR)",
 			set: oneOf(func(c *Config) *proxy.DetectMode { return &c.DetectLocalMode }, proxy.DetectNone,
@@ -80,11 +83,11 @@ func Options() []Option {
 		{Name: "pod-interface-name-prefix", Placeholder: "PREFIX",
 			Usage: "what the names of the pods' interfaces begin with, for --detect-local-mode InterfaceNamePrefix",
 			set:   text(func(c *Config) *string { return &c.PodInterfaceNamePrefix })},
-		{Name: "nodeport-addresses", Type: List, Placeholder: "CIDR|WORD[,...]", Default: "primary",
+		{Name: "nodeport-addresses", Type: List, Placeholder: "CIDR|WORD[,...]", Default: "primary", Values: []string{"primary", "localhost", "all"},
 			Usage: "which of this node's addresses serve NodePorts: CIDRs, primary, localhost or all",
 			set:   list(func(c *Config) *[]string { return &c.NodePortAddresses })},
 
-		{Name: "proxy-mode", Placeholder: "MODE", Default: ModeAuto,
+		{Name: "proxy-mode", Placeholder: "MODE", Default: ModeAuto, Values: []string{ModeAuto, ModeNFTables, ModeIPTables},
 			Usage: "auto (nftables where the kernel has all that it needs, else iptables), nftables or iptables",
 			set:   oneOf(func(c *Config) *string { return &c.ProxyMode }, ModeAuto, ModeNFTables, ModeIPTables)},
 		{Name: "masquerade-all", Type: Bool,
@@ -122,13 +125,13 @@ func Options() []Option {
 		{Name: "cache-commit-interval", Type: Duration, Placeholder: "TIME", Default: "5s",
 			Usage: "while objects keep changing, write the cache at most once in this time",
 			set:   setDuration(func(c *Config) *time.Duration { return &c.CacheCommitInterval })},
-		{Name: "log-level", Placeholder: "LEVEL", Default: "info",
+		{Name: "log-level", Placeholder: "LEVEL", Default: "info", Values: []string{"debug", "info", "warn", "error"},
 			Usage: "lowest level that is logged: debug, info, warn or error",
 			set:   setLogLevel},
 		{Name: "v", Type: Int, Placeholder: "N", Default: "0",
 			Usage: "verbosity as kube-proxy has it: 4 and more is --log-level debug",
 			set:   setVerbosity},
-		{Name: "log-format", Placeholder: "FORMAT", Default: LogText,
+		{Name: "log-format", Placeholder: "FORMAT", Default: LogText, Values: []string{LogText, LogJSON},
 			Usage: "text or json",
 			set:   oneOf(func(c *Config) *string { return &c.LogFormat }, LogText, LogJSON)},
 	}

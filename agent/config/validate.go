@@ -64,3 +64,25 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// WithoutEffect says which options are set to something that others make meaningless, each with the remedy.
+func (c *Config) WithoutEffect() (warnings []string) {
+	for _, o := range [...]struct {
+		idle      bool
+		flag, why string
+	}{
+		{c.Kubeconfig != "" && c.Manifests != "", "--kubeconfig", "objects come from --manifests; leave out one of the two"},
+		{c.PodBridgeInterface != "" && c.DetectLocalMode != proxy.DetectBridgeInterface,
+			"--pod-bridge-interface", "it goes with --detect-local-mode BridgeInterface"},
+		{c.PodInterfaceNamePrefix != "" && c.DetectLocalMode != proxy.DetectInterfaceNamePrefix,
+			"--pod-interface-name-prefix", "it goes with --detect-local-mode InterfaceNamePrefix"},
+		{len(c.ClusterCIDRs) > 0 && c.DetectLocalMode != proxy.DetectNone && c.DetectLocalMode != proxy.DetectClusterCIDR,
+			"--cluster-cidr", fmt.Sprintf("--detect-local-mode is %s; leave out one of the two", c.DetectLocalMode)},
+		{c.Profiling && !c.MetricsBindAddress.IsValid(), "--profiling", "profiles are served at --metrics-bind-address, which is empty"},
+	} {
+		if o.idle {
+			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", o.flag, o.why))
+		}
+	}
+	return warnings
+}

@@ -56,3 +56,23 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+func TestWithoutEffect(t *testing.T) {
+	for want, change := range map[string]func(c *Config){
+		"":                            func(*Config) {},
+		"--kubeconfig":                func(c *Config) { c.Kubeconfig, c.Manifests = "/k", "/m" },
+		"--pod-bridge-interface":      func(c *Config) { c.PodBridgeInterface = "cni0" },
+		"--pod-interface-name-prefix": func(c *Config) { c.PodInterfaceNamePrefix = "veth" },
+		"--cluster-cidr": func(c *Config) {
+			c.ClusterCIDRs, c.DetectLocalMode = []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, proxy.DetectNodeCIDR
+		},
+		"--profiling": func(c *Config) { c.Profiling, c.MetricsBindAddress = true, netip.AddrPort{} },
+	} {
+		c := defaults()
+		change(&c)
+		got := strings.Join(c.WithoutEffect(), "\n")
+		if !strings.HasPrefix(got, want) || (got == "") != (want == "") || strings.Contains(got, "\n") {
+			t.Errorf("%q: %q", want, got)
+		}
+	}
+}
