@@ -13,6 +13,8 @@ import (
 	"sluice/agent/nodeaddr"
 	"sluice/agent/notify"
 	"sluice/agent/source"
+	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/store"
 )
 
@@ -25,6 +27,8 @@ type loop struct {
 	source  source.Source
 	mode    string // config.ModeNFTables or config.ModeIPTables
 	variant string // of iptables; empty: the one that the machine uses
+	// installed are the variants of iptables that chooseMode found; nil if it did not look.
+	installed func(proxy.Family) []iptables.Variant
 
 	store  *store.Store
 	cached store.Cached    // what the cache had at the start

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"sluice/agent/config"
@@ -27,18 +28,19 @@ func (l *loop) chooseMode(ctx context.Context) {
 		l.log.Info("proxy mode", "mode", mode, "why", why)
 	}
 	l.mode, l.variant = mode, found.Variant()
+	l.installed = found.Installed
 }
 
 // openWriter opens the writer of the mode that was chosen.
 func (l *loop) openWriter(f proxy.Family, peers *nft.Peers) (proxy.Writer, error) {
 	if l.mode == config.ModeIPTables {
-		return iptables.New(iptables.Options{Family: f, Variant: l.variant, Interval: l.cfg.SyncPeriod, Log: l.log})
+		return iptables.New(iptables.Options{Family: f, Variant: l.variant, Installed: l.installed(f), Interval: l.cfg.SyncPeriod, Log: l.log})
 	}
 	return nft.New(nft.Options{Family: f, Peers: peers, Log: l.log})
 }
 
-// removeOther removes what an earlier agent wrote in the other mode, once this mode's rules are complete: while both
-// are there, the first that a connection meets sends it to an endpoint.
+// removeOther removes what an earlier agent wrote in the other mode, or with the other iptables, once this one's rules are
+// complete: while both are there, the first that a connection meets sends it to an endpoint.
 func (l *loop) removeOther(ctx context.Context) {
 	select {
 	case <-l.written:
@@ -47,11 +49,11 @@ func (l *loop) removeOther(ctx context.Context) {
 	}
 	for _, p := range l.proxiers {
 		for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-			err := l.cleanOther(ctx, p.family)
+			err := l.cleanOther(ctx, p)
 			if err == nil {
 				break
 			}
-			p.log.Warn("rules of an earlier --proxy-mode may be left", "error", err, "retry", delay)
+			p.log.Warn("rules of an earlier --proxy-mode, or of another iptables, may be left", "error", err, "retry", delay)
 			select {
 			case <-time.After(delay):
 			case <-ctx.Done():
@@ -61,9 +63,13 @@ func (l *loop) removeOther(ctx context.Context) {
 	}
 }
 
-func (l *loop) cleanOther(ctx context.Context, f proxy.Family) error {
-	if l.mode == config.ModeIPTables {
-		return nft.Cleanup(ctx, nft.Options{Family: f})
+func (l *loop) cleanOther(ctx context.Context, p *proxier) error {
+	opts := iptables.Options{Family: p.family, Installed: l.installed(p.family), Log: p.log}
+	if w, ok := p.writer.(*iptables.Writer); ok {
+		_, err := nft.Cleanup(ctx, nft.Options{Family: p.family})
+		_, err2 := iptables.Cleanup(ctx, opts, w.Variant().Name)
+		return errors.Join(err, err2)
 	}
-	return iptables.Cleanup(ctx, iptables.Options{Family: f, Log: l.log})
+	_, err := iptables.Cleanup(ctx, opts, "")
+	return err
 }

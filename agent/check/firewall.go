@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 )
 
@@ -20,33 +21,35 @@ type forward struct {
 	rules  int // of all tables
 }
 
-// parseForward reads what iptables-save prints.
-func parseForward(save string) forward {
-	fw := forward{chains: map[string]bool{}}
-	table := ""
-	for line := range strings.Lines(save) {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "*"):
-			table = line[1:]
-		case strings.HasPrefix(line, "-A "):
+// reader takes in what iptables-save lists.
+func (fw *forward) reader() iptables.Listing {
+	fw.chains = map[string]bool{}
+	filter := false
+	return iptables.Listing{
+		Table: func(name string) { filter = name == "filter" },
+		Chain: func(name, policy []byte) {
+			if !filter {
+				return
+			}
+			fw.chains[string(name)] = true
+			if string(name) == "FORWARD" {
+				fw.drop = string(policy) == "DROP"
+			}
+		},
+		Rule: func(chain, line []byte) {
 			fw.rules++
-			if rule, ok := strings.CutPrefix(line, "-A FORWARD "); ok && table == "filter" {
-				if strings.HasSuffix(rule, "-j ACCEPT") {
-					fw.accept = append(fw.accept, rule)
-				} else if _, to, ok := strings.Cut(rule, "-j "); ok {
-					fw.jumps = append(fw.jumps, strings.Fields(to)[0])
-				}
+			if !filter || string(chain) != "FORWARD" {
+				return
 			}
-		case strings.HasPrefix(line, ":") && table == "filter":
-			fields := strings.Fields(line[1:])
-			fw.chains[fields[0]] = true
-			if fields[0] == "FORWARD" && len(fields) > 1 {
-				fw.drop = fields[1] == "DROP"
+			switch to := string(iptables.Target(line)); to {
+			case "":
+			case "ACCEPT":
+				fw.accept = append(fw.accept, strings.TrimPrefix(string(line), "-A FORWARD "))
+			default:
+				fw.jumps = append(fw.jumps, to)
 			}
-		}
+		},
 	}
-	return fw
 }
 
 // podChains are chains of CNI plugins that accept packets from and to pods.
@@ -92,8 +95,8 @@ func judgeBaseChains(chains []nft.BaseChain, pods func(v6 bool) string) []Item {
 			firewalld = true
 			continue
 		}
-		iptables := c.Name == "FORWARD" && c.Table == "filter" && c.Family != "inet" // looked at as iptables
-		if c.Hook != unix.NF_INET_FORWARD || !c.Drop || iptables {
+		seen := c.Name == "FORWARD" && c.Table == "filter" && c.Family != "inet" // looked at as iptables
+		if c.Hook != unix.NF_INET_FORWARD || !c.Drop || seen {
 			continue
 		}
 		var lines []string

@@ -116,7 +116,11 @@ func TestJudgeForward(t *testing.T) {
 		{"one direction", "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 10.42.0.0/16 -j ACCEPT\nCOMMIT\n", want{Fail, "policy", "-d 10.42.0.0/16"}},
 	}
 	for _, test := range tests {
-		compare(t, test.what, judgeForward("iptables-nft", proxy.IPv4, parseForward(test.save), "10.42.0.0/16"), test.want)
+		var fw forward
+		if err := fw.reader().Read(strings.NewReader(test.save), "iptables-save", ""); err != nil {
+			t.Errorf("%s: %v", test.what, err)
+		}
+		compare(t, test.what, judgeForward("iptables-nft", proxy.IPv4, fw, "10.42.0.0/16"), test.want)
 	}
 }
 

@@ -30,12 +30,11 @@ func (l *looker) others() []Item {
 		}
 		used[v.Name] = 0
 		for _, f := range proxy.Families {
-			save, err := v.List(l.ctx, f)
-			if err != nil {
-				errs = append(errs, err)
+			var fw forward
+			if err := v.List(l.ctx, f, fw.reader()); err != nil {
+				errs = append(errs, fmt.Errorf("%v: %w", f, err))
 				continue
 			}
-			fw := parseForward(save)
 			used[v.Name] += fw.rules
 			items = append(items, judgeForward(v.Name, f, fw, l.pods(f == proxy.IPv6)))
 		}

@@ -16,13 +16,14 @@ import (
 	"sluice/proxy/probe"
 )
 
-// writerCleanups remove what each writer wrote in a family; it is no error if that is nothing.
-var writerCleanups = []struct {
-	name   string
-	remove func(context.Context, proxy.Family) error
-}{
-	{"nftables", removeNFTables},
-	{"iptables", removeIPTables},
+// cleanups remove what each writer wrote in a family, and tell whether there was anything.
+var cleanups = map[string]func(context.Context, proxy.Family) (bool, error){
+	probe.NFTables: func(ctx context.Context, f proxy.Family) (bool, error) {
+		return nft.Cleanup(ctx, nft.Options{Family: f})
+	},
+	probe.IPTables: func(ctx context.Context, f proxy.Family) (bool, error) {
+		return iptables.Cleanup(ctx, iptables.Options{Family: f}, "")
+	},
 }
 
 // Cleanup removes from the kernel what the agent wrote, or what kube-proxy did.
@@ -64,28 +65,25 @@ func Cleanup() *cli.Command {
 			}
 			defer claim.Close()
 			var errs []error
-			for _, w := range writerCleanups {
+			text := "sluice has no rules here."
+			for name, remove := range cleanups {
 				for _, f := range proxy.Families {
-					if err := w.remove(c.Context, f); err != nil {
-						errs = append(errs, fmt.Errorf("remove the %v rules of %s: %w", f, w.name, err))
+					removed, err := remove(c.Context, f)
+					if err != nil {
+						errs = append(errs, fmt.Errorf("remove the %v rules of %s: %w", f, name, err))
+					}
+					if removed {
+						text = "sluice's rules are removed."
 					}
 				}
 			}
 			if len(errs) > 0 {
 				return errors.Join(errs...)
 			}
-			_, err = fmt.Fprintln(c.App.Writer, "sluice's rules are removed.")
+			_, err = fmt.Fprintln(c.App.Writer, text)
 			return err
 		},
 	}
-}
-
-func removeNFTables(ctx context.Context, f proxy.Family) error {
-	return nft.Cleanup(ctx, nft.Options{Family: f})
-}
-
-func removeIPTables(ctx context.Context, f proxy.Family) error {
-	return iptables.Cleanup(ctx, iptables.Options{Family: f})
 }
 
 // cleanupKubeProxy removes kube-proxy's rules and lists what it removed and what it had to keep.

@@ -70,8 +70,8 @@ func BenchmarkRead(b *testing.B) {
 					b.Fatal(err)
 				}
 				for b.Loop() {
-					if sum, err := w.readSum(b.Context()); err != nil || sum != w.sum {
-						b.Fatalf("read %x, want %x, %v", sum, w.sum, err)
+					if found, err := w.readFingerprint(b.Context()); err != nil || found != w.print {
+						b.Fatalf("read %x, want %x, %v", found, w.print, err)
 					}
 				}
 			})

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
 	"sluice/proxy/netns"
 )
@@ -51,11 +52,22 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run runs a command in the network namespace of a file descriptor; 0 is the calling thread's. input writes its standard input, output reads its
-// standard output; both may be nil. A command that ends before it has read all is judged by its end alone: the
-// error is a *CommandError then.
+const (
+	// runLimit is the longest that a program may take. A small board with ten thousands of rules needs half a minute.
+	runLimit = 2 * time.Minute
+	// endLimit is how long the pipes of a program that was killed may stay open: a child of it can hold them.
+	endLimit = time.Second
+)
+
+// Run runs a command in the network namespace of a file descriptor; 0 is the calling thread's. input writes its
+// standard input, output reads its standard output; both may be nil. A command that ends before it has read all is
+// judged by its end alone: the error is a *CommandError then. It is killed when the context ends, and after two
+// minutes in any case.
 func Run(ctx context.Context, ns int, input func(io.Writer) error, output func(io.Reader) error, path string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = endLimit
 	var stderr limited
 	cmd.Stderr = &stderr
 	var in io.WriteCloser
@@ -71,9 +83,18 @@ func Run(ctx context.Context, ns int, input func(io.Writer) error, output func(i
 			return err
 		}
 	}
+	started := time.Now()
 	if err := netns.Do(ns, cmd.Start); err != nil {
 		return fmt.Errorf("run %s: %w", path, err)
 	}
+	// Only Wait minds WaitDelay; before it a pipe that is held open would be waited for.
+	defer context.AfterFunc(ctx, func() {
+		for _, pipe := range []io.Closer{in, out} {
+			if pipe != nil {
+				pipe.Close()
+			}
+		}
+	})()
 	if in != nil {
 		err = input(in)
 		if errors.Is(err, syscall.EPIPE) {
@@ -87,7 +108,12 @@ func Run(ctx context.Context, ns int, input func(io.Writer) error, output func(i
 	if out != nil && err != nil {
 		out.Close() // so that the command does not wait for a reader
 	}
-	if ended := cmd.Wait(); ended != nil && err == nil {
+	ended := cmd.Wait()
+	if cut := ctx.Err(); cut != nil {
+		return &CommandError{path + " " + strings.Join(args, " "), stderr.String(),
+			fmt.Errorf("it was killed after %v: %w", time.Since(started).Round(time.Millisecond), cut)}
+	}
+	if ended != nil && err == nil {
 		err = &CommandError{path + " " + strings.Join(args, " "), stderr.String(), ended}
 	}
 	return err

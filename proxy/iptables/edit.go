@@ -40,9 +40,9 @@ func (e *edit) put(c *chain) {
 	e.stats.Added += c.rules
 	e.stats.Removed += int(k.rules)
 	if had {
-		e.w.sum -= summand(c.table, c.name, k.digest)
+		e.w.print = e.w.print.minus(chainPrint(c.table, c.name, k.digest, int(k.rules)))
 	}
-	e.w.sum += summand(c.table, c.name, c.digest)
+	e.w.print = e.w.print.plus(chainPrint(c.table, c.name, c.digest, c.rules))
 	k.digest, k.rules = c.digest, int32(c.rules)
 	e.w.known[c.table][c.name] = k
 	e.written[c.table] = append(e.written[c.table], text{c.name, string(c.text)})
@@ -55,7 +55,7 @@ func (e *edit) drop(t table, name string) {
 		return
 	}
 	e.stats.Removed += int(k.rules)
-	e.w.sum -= summand(t, name, k.digest)
+	e.w.print = e.w.print.minus(chainPrint(t, name, k.digest, int(k.rules)))
 	delete(e.w.known[t], name)
 	e.deleted[t] = append(e.deleted[t], name)
 }

@@ -100,11 +100,11 @@ func TestReconcileAndRestart(t *testing.T) {
 		if stats := w.reconcile(t, s); stats.Added+stats.Removed != 0 {
 			t.Errorf("after a restart: %+v", stats)
 		}
-		sum, err := w.readSum(t.Context())
-		if err != nil || sum != w.sum {
-			t.Errorf("the sum read back is %x, want %x, %v", sum, w.sum, err)
+		found, err := w.readFingerprint(t.Context())
+		if err != nil || found != w.print {
+			t.Errorf("the fingerprint read back is %x, want %x, %v", found, w.print, err)
 		}
-		if err := Cleanup(t.Context(), Options{Family: o.Family, NetNS: o.NetNS}); err != nil {
+		if removed, err := Cleanup(t.Context(), Options{Family: o.Family, NetNS: o.NetNS}, ""); err != nil || !removed {
 			t.Fatal(err)
 		}
 		for _, table := range []string{"nat", "filter"} {
@@ -310,7 +310,7 @@ func TestOwnChangesAreNotCompared(t *testing.T) {
 		defer stamps.close()
 		w.expects.stamps = &stamps
 		before, err := stamps.read()
-		if err != nil || !w.expects.compared(w.expects.get().changes, before) {
+		if err != nil || !w.expects.compared(w.expects.get().changes, before, true) {
 			t.Fatalf("the rules could not be taken for right: %v", err)
 		}
 		change := func(i, endpoints int) {

@@ -145,7 +145,7 @@ func reconciled(s *proxy.State) *Writer {
 	w.rules.fill(s)
 	r := reconciler{w: w}
 	r.compare()
-	w.known, w.sum = r.want, r.sum()
+	w.known, w.print = r.want, r.fingerprint()
 	return w
 }
 
@@ -240,7 +240,7 @@ func TestChangesLeadWhereAFreshStartDoes(t *testing.T) {
 					t.Fatalf("round %d (-fresh start +after changes):\n%s", round, cmp.Diff(want, kernel))
 				}
 				fresh := reconciled(s)
-				if fresh.sum != w.sum {
+				if fresh.print != w.print {
 					t.Fatalf("round %d: the sum over all chains is not that of a fresh start", round)
 				}
 				for table := range tableCount {

@@ -30,8 +30,8 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 		}
 	}
 	w.known = r.want
-	w.sum = r.sum()
-	w.expects.end(w.sum, 0)
+	w.print = r.fingerprint()
+	w.expects.end(w.print, 0)
 	return r.stats, nil
 }
 
@@ -53,17 +53,17 @@ type reconciler struct {
 	stats   proxy.Stats
 }
 
-// sum stands for all that is wanted.
-func (r *reconciler) sum() (sum digest) {
+// fingerprint stands for all that is wanted.
+func (r *reconciler) fingerprint() (all fingerprint) {
 	for t := range tableCount {
 		for name, k := range r.want[t] {
-			sum += summand(t, name, k.digest)
+			all = all.plus(chainPrint(t, name, k.digest, int(k.rules)))
 		}
 	}
 	for _, j := range jumps {
-		sum += summand(j.table, j.line(), 0)
+		all = all.plus(leadPrint(j.table, []byte(j.line())))
 	}
-	return sum
+	return all
 }
 
 func (r *reconciler) read(ctx context.Context, t table) error {

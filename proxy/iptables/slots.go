@@ -25,7 +25,8 @@ func (w *Writer) readSlots(ctx context.Context) (map[proxy.Frontend]kernelSlots,
 	targets := map[proxy.Frontend]string{}
 	chains := map[string]*kernelChain{}
 	err := w.read(ctx, nat, reader{rule: func(name, line []byte) {
-		if f, target, ok := parseLeaf(string(line)); ok {
+		text := withoutComment(string(line))
+		if f, target, ok := parseLeaf(text); ok {
 			targets[f] = target
 			return
 		}
@@ -34,7 +35,7 @@ func (w *Writer) readSlots(ctx context.Context) (map[proxy.Frontend]kernelSlots,
 			c = &kernelChain{}
 			chains[string(name)] = c
 		}
-		c.parse(string(name), string(line))
+		c.parse(string(name), text)
 	}})
 	if err != nil {
 		return nil, err

@@ -2,16 +2,22 @@ package iptables
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/proxy"
+	"sluice/proxy/netns"
 )
 
 // The names of the variants.
@@ -49,6 +55,9 @@ func Command(f proxy.Family) string {
 
 // Variants returns the variants of a family that are installed, each once, the system's choice first.
 func Variants(ctx context.Context, opts Options) ([]Variant, error) {
+	if opts.Installed != nil {
+		return slices.Clone(opts.Installed), nil
+	}
 	var list []Variant
 	var errs []error
 	base := Command(opts.Family)
@@ -117,32 +126,52 @@ func variant(ctx context.Context, ns int, name string) (v Variant, err error) {
 	return v, err
 }
 
-// look counts the chains that tell who uses a variant.
-func (v *Variant) look(ctx context.Context, ns int) error {
+// errAbsent says that the kernel has not the interface that a variant writes to, so that nothing can be in it.
+var errAbsent = errors.New("the kernel has not this interface")
+
+// look counts the chains that tell who uses a variant. Those in other tables are counted also if it returns an *IncompatibleError.
+func (v *Variant) look(ctx context.Context, opts Options) error {
 	v.Hint, v.Others, v.Ours = false, 0, 0
-	return Run(ctx, ns, nil, func(r io.Reader) error {
-		lines := bufio.NewScanner(r)
-		for lines.Scan() {
-			chain, ok := strings.CutPrefix(lines.Text(), ":")
-			if !ok {
-				continue
-			}
-			chain, _, _ = strings.Cut(chain, " ")
-			switch {
-			case chain == "KUBE-IPTABLES-HINT", chain == "KUBE-KUBELET-CANARY":
-				v.Hint = true
-			case strings.HasPrefix(chain, prefix):
-				v.Ours++
-			default:
-				for _, other := range []string{"KUBE-", "CNI-", "FLANNEL-", "DOCKER"} {
-					if strings.HasPrefix(chain, other) {
-						v.Others++
-					}
+	err := v.List(ctx, opts.NetNS, "", Listing{Chain: func(name, _ []byte) {
+		switch {
+		case string(name) == "KUBE-IPTABLES-HINT", string(name) == "KUBE-KUBELET-CANARY":
+			v.Hint = true
+		case bytes.HasPrefix(name, prefixBytes):
+			v.Ours++
+		default:
+			for _, other := range []string{"KUBE-", "CNI-", "FLANNEL-", "DOCKER"} {
+				if bytes.HasPrefix(name, []byte(other)) {
+					v.Others++
 				}
 			}
 		}
-		return lines.Err()
-	}, v.Save)
+	}})
+	if err != nil && v.absent(opts) {
+		return errAbsent
+	}
+	return err
+}
+
+// absent tells whether the kernel has not what the variant writes to.
+func (v Variant) absent(opts Options) bool {
+	if v.Name == Legacy {
+		names := "/proc/thread-self/net/ip_tables_names"
+		if opts.Family == proxy.IPv6 {
+			names = "/proc/thread-self/net/ip6_tables_names"
+		}
+		err := netns.Do(opts.NetNS, func() error {
+			_, err := os.Stat(names)
+			return err
+		})
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	s, err := openGeneration(opts.NetNS)
+	if err != nil {
+		return errors.Is(err, unix.EPROTONOSUPPORT)
+	}
+	defer s.close()
+	_, err = s.read()
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) // nfnetlink has no such subsystem
 }
 
 // Detect chooses the variant that the machine uses: the one that the kubelet uses, else the one that
@@ -154,12 +183,17 @@ func Detect(ctx context.Context, opts Options) (chosen Variant, why, mixed strin
 		return Variant{}, "", "", err
 	}
 	for i := range list {
-		if err := list[i].look(ctx, opts.NetNS); err != nil {
-			if len(list) == 1 {
-				return Variant{}, "", "", fmt.Errorf("look which chains %s has: %w", list[i], err)
-			}
-			list[i].Hint, list[i].Others, list[i].Ours = false, -1, 0 // the kernel does not have it
+		err := list[i].look(ctx, opts)
+		if incompatible := (*IncompatibleError)(nil); err == nil || errors.As(err, &incompatible) {
+			continue // the writer tells of the latter, if it is chosen
 		}
+		if len(list) == 1 {
+			return Variant{}, "", "", fmt.Errorf("look which chains %s has: %w", list[i], err)
+		}
+		if !errors.Is(err, errAbsent) {
+			opts.logger().Warn("it is not known which chains an iptables has; the other one is preferred", "iptables", list[i].String(), "error", err)
+		}
+		list[i].Hint, list[i].Others, list[i].Ours = false, -1, 0
 	}
 	chosen, why = choose(list)
 	if len(list) == 2 && list[0].inUse() && list[1].inUse() {

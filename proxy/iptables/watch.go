@@ -1,9 +1,7 @@
 package iptables
 
 import (
-	"bytes"
 	"context"
-	"hash/maphash"
 	"sync"
 	"time"
 )
@@ -11,12 +9,18 @@ import (
 // tick is how often Watch looks whether rules may have changed, which costs one system call.
 const tick = time.Second
 
-// effort bounds the time that Watch takes for comparing all rules: one part in this many.
-const effort = 5
+// Watch bounds the time that is taken for comparing all rules, and for mending them, while another program
+// changes them again and again: by pauses of so many times what comparing took.
+const (
+	effort       = 5
+	repairEffort = 15
+	// longestPause is the longest pause before rules are written anew that were read back in another spelling each time.
+	longestPause = 5 * time.Minute
+)
 
 // expected is what Watch is to find in the kernel.
 type expected struct {
-	sum     digest
+	print   fingerprint
 	known   bool // false while rules are written, and after an error
 	changes int  // how often that became another
 	// seen is the stamp of rules that were as they should be, if seenRight is true.
@@ -47,10 +51,10 @@ func (e *expectation) begin() {
 // end is to be called when they are written. commits is the number of transactions that this took; 0 if
 // that is not known: all rules are compared once then. For stamps that are not exact, a change by another program in the
 // moment before or after ours is found when the interval of the Options is over.
-func (e *expectation) end(sum digest, commits int) {
+func (e *expectation) end(print fingerprint, commits int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.sum, e.known = sum, true
+	e.print, e.known = print, true
 	e.changes++
 	if e.seenRight {
 		now, err := e.stamps.read()
@@ -65,68 +69,16 @@ func (e *expectation) get() expected {
 	return e.expected
 }
 
-// compared tells that all rules were compared, and the stamp before that. It returns false if rules were written meanwhile.
-func (e *expectation) compared(changes int, before stamp) bool {
+// compared tells that all rules were compared, the stamp before that, and whether they were right. It returns false if
+// rules were written meanwhile.
+func (e *expectation) compared(changes int, before stamp, right bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.known || e.changes != changes {
 		return false
 	}
-	e.seen, e.seenRight = before, true
+	e.seen, e.seenRight = before, right
 	return true
-}
-
-// summand is the part of a chain, or a jump, in the sum over all. A chain without rules has the digest 0.
-func summand(t table, name string, d digest) digest {
-	return summandOf(t, maphash.String(seed, name), d)
-}
-
-func summandOf(t table, name uint64, d digest) digest {
-	s := mix(digest(name) + digest(t))
-	if d != 0 {
-		s += mix(digest(name) ^ d)
-	}
-	return s
-}
-
-// mix makes all bits depend on all, as the finalizer of MurmurHash3 does.
-func mix(d digest) digest {
-	d ^= d >> 33
-	d *= 0xff51afd7ed558ccd
-	d ^= d >> 33
-	d *= 0xc4ceb9fe1a85ec53
-	return d ^ d>>33
-}
-
-// readSum reads all chains of ours, and the jumps to them, as one sum.
-func (w *Writer) readSum(ctx context.Context) (sum digest, err error) {
-	for t := range tableCount {
-		var current []byte
-		var d digest
-		flush := func() {
-			if d != 0 {
-				name := maphash.Bytes(seed, current)
-				sum += summandOf(t, name, d) - summandOf(t, name, 0) // the latter was counted where the chain was named
-			}
-			d = 0
-		}
-		err := w.read(ctx, t, reader{
-			chain: func(name []byte) { sum += summandOf(t, maphash.Bytes(seed, name), 0) },
-			rule: func(name, line []byte) {
-				if !bytes.Equal(name, current) {
-					flush()
-					current = append(current[:0], name...)
-				}
-				d = d.add(line)
-			},
-			lead: func(line []byte) { sum += summandOf(t, maphash.Bytes(seed, line), 0) },
-		})
-		if err != nil {
-			return 0, err
-		}
-		flush()
-	}
-	return sum, nil
 }
 
 // Watch implements proxy.Writer. There are no notifications of both variants: it looks once in a
@@ -153,8 +105,9 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	var compared, notBefore time.Time
-	var wrong digest // what was found last, where that was not what is expected
-	var wrongAt int
+	var wrong fingerprint   // what was found last, if that was not what is expected
+	var pause time.Duration // after the last repair
+	asked := -1             // expected.changes when that was asked for
 	for {
 		select {
 		case <-ctx.Done():
@@ -162,7 +115,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 		case <-ticks.C:
 		}
 		want, now := w.expects.get(), time.Now()
-		if !want.known || now.Before(notBefore) {
+		if !want.known || want.changes == asked || now.Before(notBefore) {
 			continue
 		}
 		current, err := s.read()
@@ -170,29 +123,40 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 		if want.seenRight && current == want.seen && !(due && now.Sub(compared) >= w.opts.interval()) {
 			continue
 		}
-		sum, err := w.readSum(ctx)
-		notBefore = now.Add(effort * time.Since(now))
+		found, err := w.readFingerprint(ctx)
+		took := time.Since(now)
+		notBefore = now.Add(effort * took)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
-			if ctx.Err() == nil {
-				w.log.Debug("rules not compared", "family", w.opts.Family, "error", err)
-			}
+			// To reconcile will fail as well, for all to see, and is tried again until it is known what the kernel has.
+			w.log.Debug("rules not compared", "family", w.opts.Family, "error", err)
+			asked = want.changes
+			changed()
 			continue
 		}
-		if !w.expects.compared(want.changes, current) {
+		right := found == want.print
+		if !w.expects.compared(want.changes, current, right) {
 			continue
 		}
 		compared = now
 		switch {
-		case sum == want.sum:
-			wrong = 0
-		case sum == wrong && want.changes != wrongAt:
-			// Written anew, and just as wrong: to go on would be to write for ever.
-			w.log.Warn("rules read back differ from those written, each time in the same way: this iptables spells a rule in another way, or another program changes it at once",
-				"family", w.opts.Family, "iptables", w.variant.String())
+		case right:
+			wrong, pause = fingerprint{}, 0
+			continue
+		case found == wrong && found.shape == want.print.shape:
+			// Written anew, and just as wrong. Nothing is missing, and to write it each second would mend nothing either.
+			if pause < tick {
+				w.log.Warn("rules read back differ from those written, each time in the same way: this iptables spells a rule in another way, or another program changes it at once; they are written anew from time to time",
+					"family", w.opts.Family, "iptables", w.variant.String())
+			}
+			pause = min(max(2*pause, 2*tick), longestPause)
 		default:
-			wrong, wrongAt = sum, want.changes
-			changed()
+			pause = min(repairEffort*took, longestPause)
 		}
+		wrong, asked, notBefore = found, want.changes, now.Add(pause)
+		changed()
 	}
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
@@ -25,6 +23,8 @@ type Options struct {
 	NetNS int
 	// Variant is NFT or Legacy; empty is the one that the machine uses (see Detect).
 	Variant string
+	// Installed are the variants of the family, as Variants found them before; nil looks for them.
+	Installed []Variant
 	// LockTimeout bounds how long a command waits for the xtables lock, in whole seconds; 0 is five seconds.
 	LockTimeout time.Duration
 	// Interval is how often Watch compares all rules, if nothing tells it to; 0 is 30 seconds.
@@ -42,8 +42,8 @@ type Writer struct {
 	slots   map[proxy.Frontend]kernelSlots
 	// known is what the kernel has, chain by chain; nil if that is not known. The texts are not kept.
 	known   [tableCount]map[string]known
-	sum     digest // over all that is known, for Watch
-	chain   chain  // its memory is used again and again
+	print   fingerprint // of all that is known, for Watch
+	chain   chain       // its memory is used again and again
 	expects expectation
 }
 
@@ -59,9 +59,7 @@ var _ proxy.Writer = (*Writer)(nil)
 // New finds the iptables to use, and reads which slots the kernel has.
 func New(opts Options) (*Writer, error) {
 	ctx := context.Background()
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = opts.logger()
 	v, err := opts.choose(ctx)
 	if err != nil {
 		return nil, err
@@ -87,9 +85,9 @@ func (o Options) choose(ctx context.Context) (Variant, error) {
 		if err != nil {
 			return Variant{}, err
 		}
-		o.Log.Info("iptables chosen", "family", o.Family, "reason", why)
+		o.logger().Info("iptables chosen", "family", o.Family, "reason", why)
 		if mixed != "" {
-			o.Log.Warn(mixed)
+			o.logger().Warn(mixed)
 		}
 		return v, nil
 	}
@@ -102,6 +100,13 @@ func (o Options) choose(ctx context.Context) (Variant, error) {
 		return Variant{}, fmt.Errorf("find the variant %q of %s: only %s is installed", o.Variant, Command(o.Family), list[0])
 	}
 	return list[i], nil
+}
+
+func (o Options) logger() *slog.Logger {
+	if o.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Log
 }
 
 func (o Options) lockSeconds() int {
@@ -151,55 +156,6 @@ func (w *Writer) Apply(ctx context.Context, d *proxy.Delta) (proxy.Stats, error)
 		w.known = [tableCount]map[string]known{}
 		return proxy.Stats{}, err
 	}
-	w.expects.end(w.sum, e.tables())
+	w.expects.end(w.print, e.tables())
 	return e.stats, nil
-}
-
-// Cleanup removes all chains of ours, and the rules that lead to them.
-func (w *Writer) Cleanup(ctx context.Context) error {
-	w.expects.begin()
-	w.known = [tableCount]map[string]known{}
-	var tables [tableCount]tableInput
-	work := false
-	for t := range tableCount {
-		in := &tables[t]
-		err := w.read(ctx, t, reader{
-			chain: func(name []byte) { in.deleted = append(in.deleted, string(name)) },
-			lead:  func(line []byte) { in.first = append(in.first, strings.Replace(string(line), "-A", "-D", 1)) },
-		})
-		if err != nil {
-			return err
-		}
-		work = work || !in.empty()
-	}
-	if !work {
-		return nil
-	}
-	return w.restore(ctx, func(to io.Writer) error { return writeInput(to, &tables) })
-}
-
-// Cleanup removes what a Writer of a family ever wrote, in both variants of iptables. It is no error if
-// there is no iptables.
-func Cleanup(ctx context.Context, opts Options) error {
-	list, err := Variants(ctx, opts)
-	if errors.Is(err, ErrNoIPTables) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, v := range list {
-		if err := v.look(ctx, opts.NetNS); err != nil {
-			if len(list) == 1 {
-				errs = append(errs, explain(err))
-			}
-			continue // the kernel does not have this one
-		}
-		if v.Ours > 0 {
-			w := &Writer{opts: opts, variant: v}
-			errs = append(errs, w.Cleanup(ctx))
-		}
-	}
-	return errors.Join(errs...)
 }

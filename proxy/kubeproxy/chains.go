@@ -3,6 +3,8 @@ package kubeproxy
 import (
 	"slices"
 	"strings"
+
+	"sluice/proxy/iptables"
 )
 
 // fixed are the chains that kube-proxy's iptables mode makes once. Some are in several tables.
@@ -51,60 +53,29 @@ type rule struct {
 	text   string // behind "-A CHAIN "
 }
 
-// parse reads what iptables-save prints.
-func parse(save string) []table {
-	var tables []table
-	for line := range strings.Lines(save) {
-		line = strings.TrimRight(line, "\n")
-		if name, ok := strings.CutPrefix(line, "*"); ok {
-			tables = append(tables, table{name: name, builtin: map[string]bool{}})
-			continue
-		}
-		if len(tables) == 0 {
-			continue
-		}
-		t := &tables[len(tables)-1]
-		if def, ok := strings.CutPrefix(line, ":"); ok { // ":INPUT ACCEPT [0:0]", ":KUBE-SVC-X - [0:0]"
-			name, policy, _ := strings.Cut(def, " ")
-			if strings.HasPrefix(policy, "-") {
-				t.chains = append(t.chains, name)
+// listing keeps what iptables-save lists.
+type listing struct{ tables []*table }
+
+func (l *listing) reader() iptables.Listing {
+	var t *table
+	return iptables.Listing{
+		Table: func(name string) {
+			t = &table{name: name, builtin: map[string]bool{}}
+			l.tables = append(l.tables, t)
+		},
+		Chain: func(name, policy []byte) {
+			if string(policy) == "-" {
+				t.chains = append(t.chains, string(name))
 			} else {
-				t.builtin[name] = true
+				t.builtin[string(name)] = true
 			}
-		} else if text, ok := strings.CutPrefix(line, "-A "); ok {
-			chain, text, _ := strings.Cut(text, " ")
-			t.rules = append(t.rules, rule{chain: chain, target: target(text), text: text})
-		}
+		},
+		Rule: func(chain, line []byte) {
+			r := rule{chain: string(chain), target: string(iptables.Target(line)), text: string(line[len("-A ")+len(chain):])}
+			r.text = strings.TrimPrefix(r.text, " ")
+			t.rules = append(t.rules, r)
+		},
 	}
-	return tables
-}
-
-// target finds the chain of -j or -g outside of a quoted comment.
-func target(text string) string {
-	fields := strings.Fields(unquoted(text))
-	for i := range len(fields) - 1 {
-		if fields[i] == "-j" || fields[i] == "-g" {
-			return fields[i+1]
-		}
-	}
-	return ""
-}
-
-// unquoted takes quoted strings away. A quote inside one has a backslash before it.
-func unquoted(text string) string {
-	var b strings.Builder
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch {
-		case quoted && text[i] == '\\':
-			i++
-		case text[i] == '"':
-			quoted = !quoted
-		case !quoted:
-			b.WriteByte(text[i])
-		}
-	}
-	return b.String()
 }
 
 // plan is what iptables-restore --noflush is to do to a table so that kube-proxy's chains are gone.
@@ -116,7 +87,7 @@ type plan struct {
 }
 
 // planRemoval plans it. Rules of built-in chains that lead to a chain that goes, go with it.
-func planRemoval(t table) plan {
+func planRemoval(t *table) plan {
 	var p plan
 	keep := map[string]bool{}
 	for again := true; again; {

@@ -1,6 +1,7 @@
 package kubeproxy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,11 +70,11 @@ COMMIT
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			tables := parse(test.save)
-			if len(tables) != 1 {
-				t.Fatalf("%d tables", len(tables))
+			var l listing
+			if err := l.reader().Read(strings.NewReader(test.save), "iptables-save", ""); err != nil || len(l.tables) != 1 {
+				t.Fatalf("%d tables, %v", len(l.tables), err)
 			}
-			p := planRemoval(tables[0])
+			p := planRemoval(l.tables[0])
 			if diff := cmp.Diff(test.want, p.input); diff != "" {
 				t.Error(diff)
 			}

@@ -109,15 +109,11 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 	}
 	for _, v := range probe.Variants(ctx) {
 		for _, f := range proxy.Families {
-			if v.Save[f] == "" || v.Restore[f] == "" {
-				continue
+			var l listing
+			if err := v.List(ctx, f, l.reader()); err != nil {
+				errs = append(errs, fmt.Errorf("look for kube-proxy's chains (%v): %w", f, err))
 			}
-			save, err := v.List(ctx, f)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("look for kube-proxy's chains: %w", err))
-				continue
-			}
-			for _, t := range parse(save) {
+			for _, t := range l.tables {
 				p := planRemoval(t)
 				if len(p.removed)+len(p.kept) == 0 {
 					continue
@@ -126,7 +122,7 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 					if p.input == "" {
 						return nil
 					}
-					return restore(ctx, v.Restore[f], p.input)
+					return restore(ctx, v.Programs[f].Restore, p.input)
 				}))
 			}
 		}

@@ -84,7 +84,7 @@ func TestRealKubeProxy(t *testing.T) {
 			must(err)
 			for _, v := range probe.Variants(t.Context()) {
 				for _, f := range proxy.Families {
-					_, err := node.Run(t.Context(), foreign, v.Restore[f], "--noflush")
+					_, err := node.Run(t.Context(), foreign, v.Programs[f].Restore, "--noflush")
 					must(err)
 				}
 			}
@@ -148,7 +148,7 @@ func rules(t *testing.T, n *lab.Namespace) string {
 	}
 	for _, v := range probe.Variants(t.Context()) {
 		for _, f := range proxy.Families {
-			for line := range strings.Lines(n.Must(t, v.Save[f])) {
+			for line := range strings.Lines(n.Must(t, v.Programs[f].Save)) {
 				chain, _, _ := strings.Cut(line, " [")
 				// kube-proxy writes the kubelet's KUBE-FIREWALL, and jumps to it, as a kubelet does.
 				if strings.HasPrefix(line, "#") || strings.Contains(line, "KUBE-FIREWALL") {

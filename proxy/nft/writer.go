@@ -263,14 +263,16 @@ func (w *Writer) deleteUnused(b *batch, dead []chain) {
 }
 
 // Cleanup removes the table of a family, whoever wrote it, unless another running program owns it.
-func Cleanup(ctx context.Context, opts Options) error {
+// It tells whether there was one.
+func Cleanup(ctx context.Context, opts Options) (removed bool, err error) {
 	if exists, err := TableExists(opts, TableName); err != nil || !exists {
-		return err
+		return false, err
 	}
 	w, err := New(opts)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.Close()
-	return w.Cleanup(ctx)
+	err = w.Cleanup(ctx)
+	return err == nil, err
 }

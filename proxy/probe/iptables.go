@@ -77,13 +77,13 @@ func tryIPTables(ctx context.Context, ns *os.File, v Variant, families []proxy.F
 	s := Set{Name: v.Name}
 	for _, f := range families {
 		list := matches(f, v.Name)
-		restore := v.Restore[f]
-		if restore == "" {
+		programs, installed := v.Programs[f]
+		if !installed {
 			s.add(f, "program "+iptables.Command(f)+"-restore", "", "", false, errors.New("it is not installed"))
 			s.Features[len(s.Features)-1].Package = programPackages(v.Name)
 			continue
 		}
-		t := tester{ns: ns, restore: restore}
+		t := tester{ns: ns, restore: programs.Restore}
 		whole := t.try(ctx, list)
 		switch {
 		case errors.Is(whole, errNotPermitted):

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 )
 
@@ -57,6 +58,19 @@ type Result struct {
 	// IPTables has one Set for each iptables variant that was tried. It is empty if none was
 	// asked for, or no iptables is installed.
 	IPTables []Set `json:"iptables,omitempty"`
+
+	variants []Variant
+}
+
+// Installed are the variants of iptables that were found in a family, for iptables.Options; nil if none was looked for.
+func (r Result) Installed(f proxy.Family) []iptables.Variant {
+	var all []iptables.Variant
+	for _, v := range r.variants {
+		if programs, ok := v.Programs[f]; ok {
+			all = append(all, programs)
+		}
+	}
+	return all
 }
 
 // The values of Result.Where.
@@ -95,6 +109,7 @@ func Run(ctx context.Context, o Options) Result {
 		if o.Variants == nil {
 			o.Variants = Variants(ctx)
 		}
+		r.variants = o.Variants
 		r.IPTables = make([]Set, len(o.Variants))
 		var all sync.WaitGroup
 		for i, v := range o.Variants {

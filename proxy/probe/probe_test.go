@@ -91,9 +91,9 @@ func TestInThisNamespace(t *testing.T) {
 		}
 	}
 	for _, v := range Variants(t.Context()) {
-		for f, save := range v.Save {
+		for f, programs := range v.Programs {
 			for _, table := range []string{"nat", "filter"} {
-				if out := n.Must(t, save, "-t", table); contains(out, tryChain) {
+				if out := n.Must(t, programs.Save, "-t", table); contains(out, tryChain) {
 					t.Errorf("%s (%v) left\n%s", v.Name, f, out)
 				}
 			}
@@ -110,7 +110,7 @@ func TestMissingMatch(t *testing.T) {
 	defer ns.Close()
 	for _, v := range Variants(t.Context()) {
 		for _, f := range proxy.Families {
-			s := tester{ns: ns, restore: v.Restore[f]}
+			s := tester{ns: ns, restore: v.Programs[f].Restore}
 			err := s.try(t.Context(), []match{{table: "nat", rule: "-m no-such-match"}})
 			if err == nil || !contains(err.Error(), "Couldn't load") {
 				t.Errorf("%s (%v): %v", v.Name, f, err)

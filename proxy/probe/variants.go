@@ -2,9 +2,7 @@ package probe
 
 import (
 	"context"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice/proxy"
@@ -15,10 +13,8 @@ import (
 type Variant struct {
 	// Name is iptables.NFT or iptables.Legacy.
 	Name string
-	// Restore and Save are the programs of each family; empty without one.
-	Restore, Save map[proxy.Family]string
-	// Version is what `iptables --version` says, without the variant.
-	Version string
+	// Programs are those of each family that has some.
+	Programs map[proxy.Family]iptables.Variant
 	// Plain: this is what the plain name "iptables" leads to.
 	Plain bool
 }
@@ -43,27 +39,22 @@ func Variants(ctx context.Context) []Variant {
 			at := slices.IndexFunc(all, func(v Variant) bool { return v.Name == found.Name })
 			if at < 0 {
 				at = len(all)
-				all = append(all, Variant{Name: found.Name, Version: found.Version, Plain: i == 0,
-					Restore: map[proxy.Family]string{}, Save: map[proxy.Family]string{}})
+				all = append(all, Variant{Name: found.Name, Plain: i == 0, Programs: map[proxy.Family]iptables.Variant{}})
 			}
-			all[at].Restore[f], all[at].Save[f] = found.Restore, found.Save
+			all[at].Programs[f] = found
 		}
 	}
 	return all
 }
 
-// List returns the rules of a family, as iptables-save prints them, in the network namespace of the calling
-// thread; nothing where the family has no program.
-func (v Variant) List(ctx context.Context, f proxy.Family) (string, error) {
-	if v.Save[f] == "" {
-		return "", nil
+// List lists all rules of a family in the network namespace of the calling thread, as iptables.Variant's List does; nothing
+// where the family has no program.
+func (v Variant) List(ctx context.Context, f proxy.Family, to iptables.Listing) error {
+	programs, ok := v.Programs[f]
+	if !ok {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, programTime)
 	defer cancel()
-	var rules strings.Builder
-	err := iptables.Run(ctx, 0, nil, func(from io.Reader) error {
-		_, err := io.Copy(&rules, from)
-		return err
-	}, v.Save[f])
-	return rules.String(), err
+	return programs.List(ctx, 0, "", to)
 }

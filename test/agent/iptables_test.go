@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice/agent/status"
+	"sluice/proxy"
+	"sluice/proxy/iptables"
+	"sluice/test/rig"
+)
+
+// programs makes the agent find other programs under the plain names of iptables: the scripts that script returns for a
+// program's name.
+func (c *cluster) programs(script func(name string) string) {
+	c.T.Helper()
+	dir := c.T.TempDir()
+	for _, f := range proxy.Families {
+		for _, suffix := range []string{"", "-save", "-restore"} {
+			name := iptables.Command(f) + suffix
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script(name)+"\n"), 0o755); err != nil {
+				c.T.Fatal(err)
+			}
+		}
+	}
+	c.Wrapper = []string{"env", "PATH=" + dir + ":" + os.Getenv("PATH")}
+}
+
+// variant makes the plain names lead to a variant of iptables.
+func (c *cluster) variant(name string) {
+	c.T.Helper()
+	c.programs(func(program string) string {
+		base, suffix, _ := strings.Cut(program, "-")
+		if suffix != "" {
+			suffix = "-" + suffix
+		}
+		return fmt.Sprintf(`exec %s%s%s "$@"`, base, strings.TrimPrefix(name, "iptables"), suffix)
+	})
+}
+
+// TestChangeVariant goes from one variant of iptables to the other and back.
+func TestChangeVariant(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{iptables.Legacy, iptables.NFT} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("this machine has not both variants of iptables: %v", err)
+		}
+	}
+	c := newCluster(t)
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2", "far1"))
+	c.variant(iptables.Legacy)
+	c.Run()
+	clients := c.Connect(5*time.Millisecond, "pod1 tcp vip1:80", "node udp vip1:80")
+	for _, name := range []string{iptables.NFT, iptables.Legacy} {
+		c.Stop()
+		c.variant(name)
+		c.Run()
+		c.Eventually(rig.Patience, "rules in "+name+" alone", func() bool {
+			for _, variant := range []string{iptables.NFT, iptables.Legacy} {
+				for _, family := range []string{"iptables", "ip6tables"} {
+					has := strings.Contains(c.OnNode(strings.Replace(variant, "iptables", family, 1)+"-save"), "SLUICE-")
+					if has != (variant == name) {
+						return false
+					}
+				}
+			}
+			return true
+		})
+	}
+	rig.EndUndisturbed(t, clients, "pod2:8080", "far1:8080")
+}
+
+// TestHangingIPTables has iptables-restore never end: what is there stays, and the agent can be ended.
+func TestHangingIPTables(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	hang := filepath.Join(c.Dir, "hang")
+	c.programs(func(name string) string {
+		// Its child holds the pipes.
+		return fmt.Sprintf("if test -e %s && expr %s : '.*restore' >/dev/null; then sleep 100; fi; exec %s \"$@\"", hang, name,
+			strings.Replace(name, "tables", "tables-nft", 1))
+	})
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	c.Run()
+	if err := os.WriteFile(hang, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
+	time.Sleep(time.Second)
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+	start := time.Now()
+	if code := c.End(syscall.SIGTERM); code != 0 || time.Since(start) > 5*time.Second {
+		t.Errorf("ended with %d after %v", code, time.Since(start))
+	}
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+	if err := os.Remove(hang); err != nil {
+		t.Fatal(err)
+	}
+	c.Run()
+	c.Reach(0, "pod1 tcp vip1:80", "pod3:8080")
+}
+
+// TestIncompatibleTable has nft write to a table of iptables what iptables has no words for.
+func TestIncompatibleTable(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	c.variant(iptables.NFT)
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	c.Run()
+	c.OnNode("nft", "add rule ip nat PREROUTING meta mark set numgen random mod 2")
+	s := c.Await(rig.Patience, "an error", func(s status.Status) bool { return s.Families[0].LastError != "" })
+	if s.Healthy || !rig.ContainsAll(s.Families[0].LastError, []string{"table nat", "--proxy-mode=nftables"}) {
+		t.Errorf("the status is %+v", s)
+	}
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+	c.Stop()
+	if out, errs, code := c.Command("cleanup"); code != 1 || !strings.Contains(errs, "cannot list table nat") {
+		t.Errorf("cleanup: code %d, %s%s", code, out, errs)
+	}
+	if out, errs, code := c.Command("cleanup", "--kube-proxy"); code != 1 || !strings.Contains(errs, "cannot list table nat") {
+		t.Errorf("cleanup --kube-proxy: code %d, %s%s", code, out, errs)
+	}
+	// The mode that the message names works, and says that it cannot remove the other's rules.
+	c.Args = append(c.Args, "--proxy-mode", "nftables")
+	c.Run()
+	c.AwaitLog(rig.Patience, "may be left", "cannot list table nat")
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+	c.OnNode("nft", "flush chain ip nat PREROUTING")
+	c.Eventually(rig.Patience, "the other mode's rules gone", func() bool { return !strings.Contains(c.OnNode("iptables-nft-save"), "SLUICE-") })
+}
