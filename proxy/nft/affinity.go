@@ -125,7 +125,7 @@ func (w *Writer) forget(wrong func(affinityEntry) bool) error {
 		for _, c := range found {
 			w.batch.deleteElement(c.key, c.value)
 		}
-		err = w.conn.commit(w.batch)
+		err = w.commit(w.batch)
 		if err == nil {
 			continue // a packet on its way may have brought one back
 		}
@@ -134,7 +134,7 @@ func (w *Writer) forget(wrong func(affinityEntry) bool) error {
 		}
 		for _, c := range found { // one of them expired: one by one, then
 			w.batch.deleteElement(c.key, c.value)
-			if err := w.conn.commit(w.batch); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := w.commit(w.batch); err != nil && !errors.Is(err, unix.ENOENT) {
 				return err
 			}
 		}

@@ -27,17 +27,32 @@ func (w *Writer) Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("listen to nftables notifications: %w", err)
 	}
-	if err := ignorePorts(nl, w.opts.Peers.all()); err != nil {
+	l := &listener{nl: nl, missed: make(chan struct{}, 1)}
+	end := func() {
+		w.opts.Peers.forget(l)
 		nl.Close()
+	}
+	if err := ignorePorts(nl, w.opts.Peers.listen(l)); err != nil {
+		end()
 		return fmt.Errorf("filter nftables notifications: %w", err)
 	}
 	// A large change by another program must fit; what does not is noticed by ENOBUFS.
 	_ = nl.SetReadBuffer(receiveBuffer)
-	stop := context.AfterFunc(ctx, func() { nl.Close() })
+	stop := context.AfterFunc(ctx, end)
 	go func() {
+		defer end()
 		defer stop()
-		defer nl.Close()
 		w.watch(ctx, nl, changed)
+	}()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.missed:
+				changed()
+			}
+		}
 	}()
 	return nil
 }

@@ -100,7 +100,7 @@ func (w *Writer) ownership() (uint32, error) {
 	const probe = TableName + "-probe"
 	w.batch.newTable(probe, ownerPersist)
 	w.batch.deleteTable(probe)
-	err := w.conn.commit(w.batch)
+	err := w.commit(w.batch)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		w.log.Info("kernel cannot reserve a table (6.9 and later can): changes by other programs are repaired instead", "family", w.opts.Family)
 		return 0, nil
@@ -273,7 +273,7 @@ func (r *reconciler) cut(ctx context.Context) error {
 func (r *reconciler) commit() error {
 	r.stats.Added += r.w.batch.stats.Added
 	r.stats.Removed += r.w.batch.stats.Removed
-	return r.w.opts.explain(r.w.conn.commit(r.w.batch))
+	return r.w.opts.explain(r.w.commit(r.w.batch))
 }
 
 // finish hooks the table in, and removes chains and affinity entries that nothing wants.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,24 +24,6 @@ type Options struct {
 	Peers *Peers
 	// Log; nil logs nothing.
 	Log *slog.Logger
-}
-
-// Peers are the writers of one program.
-type Peers struct {
-	mu    sync.Mutex
-	ports []uint32
-}
-
-func (p *Peers) add(port uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ports = append(p.ports, port)
-}
-
-func (p *Peers) all() []uint32 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.ports)
 }
 
 // Table flags of linux/netfilter/nf_tables.h: only the owner's socket may change
@@ -119,7 +99,7 @@ func (w *Writer) Cleanup(context.Context) error {
 		return err
 	}
 	w.batch.deleteTable(TableName)
-	return w.conn.commit(w.batch)
+	return w.commit(w.batch)
 }
 
 // claim takes over a table that an owner who is gone left behind.
@@ -129,7 +109,7 @@ func (w *Writer) claim(t *kernelTable) error {
 	}
 	// The kernel took the owner flag off when the owner's socket closed.
 	w.batch.newTable(TableName, t.flags|ownerPersist)
-	err := w.conn.commit(w.batch)
+	err := w.commit(w.batch)
 	if errors.Is(err, unix.EPERM) && t.owner != 0 {
 		return fmt.Errorf("table %s (%s) belongs to another running program, by netlink port %d: is a second sluice agent running? %w", TableName, w.opts.Family, t.owner, err)
 	}
@@ -180,7 +160,7 @@ func (w *Writer) Apply(_ context.Context, d *proxy.Delta) (proxy.Stats, error) {
 		}
 	}
 	stats := b.stats
-	if err := w.conn.commit(b); err != nil {
+	if err := w.commit(b); err != nil {
 		return proxy.Stats{}, err
 	}
 	if wrong != nil {
