@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice/agent/source"
 )
@@ -201,46 +200,4 @@ func TestPace(t *testing.T) {
 			t.Error("waiting does not end with its context")
 		}
 	})
-}
-
-// A sink that is slow gets what waits in batches, and a flush sees all of it accepted.
-func TestOutbox(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slowSink{sink: newSink()}
-		o := newOutbox(s)
-		ctx, cancel := context.WithCancel(t.Context())
-		go o.run(ctx)
-		const n = 1000
-		begun := time.Now()
-		for i := range n {
-			name := string(rune('a' + i%26))
-			if err := o.put(ctx, source.Change{Kind: source.Service, Name: name, Object: &metav1.ObjectMeta{Name: name}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := o.flush(ctx); err != nil {
-			t.Fatal(err)
-		}
-		sum, most := 0, 0
-		for _, b := range s.batches {
-			sum, most = sum+b, max(most, b)
-		}
-		if sum != n || most != batchSize {
-			t.Errorf("%d changes in batches of up to %d, want %d and %d", sum, most, n, batchSize)
-		}
-		if took := time.Since(begun); took > 13*time.Millisecond {
-			t.Errorf("a sink that takes 1 ms a batch got %d changes in %v", n, took)
-		}
-		cancel()
-		if o.put(ctx, source.Change{}) == nil || o.flush(ctx) == nil {
-			t.Error("an ended outbox takes changes")
-		}
-	})
-}
-
-type slowSink struct{ *sink }
-
-func (s *slowSink) Apply(ctx context.Context, changes []source.Change) error {
-	time.Sleep(time.Millisecond)
-	return s.sink.Apply(ctx, changes)
 }

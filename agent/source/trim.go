@@ -56,12 +56,16 @@ func trimMeta(m *metav1.ObjectMeta, labels, annotations []string) metav1.ObjectM
 	}
 }
 
+// maxValue is how long a label's value is at most, in bytes. The time in the one annotation that is read is shorter;
+// what is longer is none, and could have 256 KiB.
+const maxValue = 63
+
 // pick returns the entries of m under keys, nil if there are none.
 func pick(m map[string]string, keys []string) map[string]string {
 	var picked map[string]string
 	for _, k := range keys {
 		v, ok := m[k]
-		if !ok {
+		if !ok || len(v) > maxValue {
 			continue
 		}
 		if picked == nil {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,13 @@ func TestTrim(t *testing.T) {
 				ObjectMeta: withLabels(nil),
 				Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.43.0.0/16"}},
 			},
+		},
+		{
+			name: "an annotation that is no time",
+			obj: &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				"endpoints.kubernetes.io/last-change-trigger-time": strings.Repeat("9", 1000),
+			}}},
+			want: &discoveryv1.EndpointSlice{},
 		},
 		{
 			name: "Service without affinity loses a leftover timeout",
