@@ -271,12 +271,8 @@ func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, q url.Val
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 	w.WriteHeader(http.StatusOK)
-	out := protobuf.LengthDelimitedFramer.NewFrameWriter(w)
-	raw := protobuf.NewRawSerializer(s.scheme, s.scheme)
 	send := func(kind watch.EventType, obj runtime.Object) {
-		var b bytes.Buffer
-		_ = raw.Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: s.encode(obj)}}, &b)
-		_, _ = out.Write(b.Bytes())
+		_, _ = w.Write(s.event(kind, obj))
 		w.(http.Flusher).Flush()
 	}
 	bookmark := func(version int64) {
@@ -316,6 +312,14 @@ func (s *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, q url.Val
 			return
 		}
 	}
+}
+
+// event writes an event as it is in a watch.
+func (s *apiServer) event(kind watch.EventType, obj runtime.Object) []byte {
+	var b, framed bytes.Buffer
+	_ = protobuf.NewRawSerializer(s.scheme, s.scheme).Encode(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: s.encode(obj)}}, &b)
+	_, _ = protobuf.LengthDelimitedFramer.NewFrameWriter(&framed).Write(b.Bytes())
+	return framed.Bytes()
 }
 
 func (s *apiServer) empty(path string) runtime.Object {

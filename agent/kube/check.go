@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Access is what Check found.
@@ -72,7 +73,11 @@ func (c *client) mayRead(ctx context.Context, r resource) error {
 	if err != nil {
 		return err
 	}
+	_, err = readList(body, r.list(), func(runtime.Object) error { return nil })
 	body.Close()
+	if err != nil {
+		return err
+	}
 	second := int64(1)
 	opts.Limit, opts.TimeoutSeconds = 0, &second
 	w, err := c.watch(ctx, r.path, opts)

@@ -51,11 +51,13 @@ func newClient(cfg *rest.Config) (*client, error) {
 	// dearer than the bytes of the rare list.
 	cfg.DisableCompression = true
 	cfg.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &tracer{rt} })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &guard{rt} })
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("set up connections to %s: %w", cfg.Host, err)
 	}
+	// An API server sends nobody elsewhere. Who does would get the credentials there, too.
+	httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	restClient, err := rest.RESTClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("set up requests to %s: %w", cfg.Host, err)
@@ -78,7 +80,7 @@ func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions)
 func (c *client) watch(ctx context.Context, path string, opts metav1.ListOptions) (watch.Interface, error) {
 	opts.Watch = true
 	var lost error
-	w, err := c.get(path, &opts).Watch(context.WithValue(ctx, traceKey{}, &lost))
+	w, err := c.get(path, &opts).Watch(context.WithValue(ctx, watchKey{}, &lost))
 	if err == nil && lost != nil {
 		// rest turns some errors of the network into a watch that ends at once.
 		w.Stop()
@@ -89,23 +91,3 @@ func (c *client) watch(ctx context.Context, path string, opts metav1.ListOptions
 
 // close ends connections that are not in use.
 func (c *client) close() { c.http.CloseIdleConnections() }
-
-// traceKey is the key of a context's *error, where a tracer puts the request's error.
-type traceKey struct{}
-
-// tracer notes errors of the network.
-type tracer struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (t *tracer) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(req)
-	if err != nil {
-		if lost, ok := req.Context().Value(traceKey{}).(*error); ok {
-			*lost = err
-		}
-	}
-	return resp, err
-}
-
-// WrappedRoundTripper lets CloseIdleConnections reach the transport.
-func (t *tracer) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"sluice/agent/source"
 )
@@ -84,16 +86,38 @@ func TestFaults(t *testing.T) {
 		{"junk in place of protobuf", plain(always(body(runtime.ContentTypeProtobuf, "k8s\x00\xff\xff\xff\xff\xff"))), "not an API server's"},
 		{"an empty answer", plain(always(body(runtime.ContentTypeProtobuf, ""))), "not an API server's"},
 		{"another collection's list", func(r *rig) answer {
-			return about(servicesPath, func(w http.ResponseWriter, req *http.Request) {
-				if req.URL.Query().Get("watch") == "true" {
-					r.api.status(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
-					return
-				}
+			return r.relists(func(w http.ResponseWriter, req *http.Request) {
 				u := *req.URL
 				u.Path = slicesPath
 				r.api.serveList(w, &http.Request{URL: &u}, u.Query())
 			})
 		}, "not an API server's"},
+		{"a list without metadata", func(r *rig) answer {
+			return r.relists(body(runtime.ContentTypeProtobuf, string(r.api.encode(&corev1.ServiceList{}))))
+		}, "not an API server's"},
+		{"another group's list", func(r *rig) answer {
+			list := r.api.encode(&corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "200"}})
+			return r.relists(body(runtime.ContentTypeProtobuf, strings.Replace(string(list), "v1", "v2", 1)))
+		}, "not an API server's"},
+		{"a Status in place of a list", func(r *rig) answer {
+			return r.relists(func(w http.ResponseWriter, _ *http.Request) { r.api.status(w, 200, "", "") })
+		}, "not an API server's"},
+		{"a page that is followed by itself", func(r *rig) answer {
+			return r.relists(body(runtime.ContentTypeProtobuf, string(r.api.encode(&corev1.ServiceList{
+				ListMeta: metav1.ListMeta{ResourceVersion: "200", Continue: "here"},
+			}))))
+		}, "have no end"},
+		{"500 without an end", plain(always(func(w http.ResponseWriter, req *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			for req.Context().Err() == nil {
+				_, _ = w.Write(make([]byte, 4<<10))
+				w.(http.Flusher).Flush()
+				time.Sleep(time.Millisecond)
+			}
+		})), "answers 500 (Internal Server Error)"},
+		{"302 to elsewhere", plain(always(func(w http.ResponseWriter, req *http.Request) {
+			http.Redirect(w, req, "https://127.0.0.1:1/login", http.StatusFound)
+		})), "answers 302 (Found)"},
 		{"junk in watches alone", plain(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Query().Get("watch") != "true" {
 				return false
@@ -101,6 +125,23 @@ func TestFaults(t *testing.T) {
 			body(protobufStream, "\x00\x00\x00\x02\x00\x00")(w, r)
 			return true
 		}), "not an API server's"},
+		{"a watch in JSON", func(r *rig) answer {
+			return r.watches(func(w http.ResponseWriter, _ *http.Request) {
+				body("application/json", `{"type":"BOOKMARK","object":{"kind":"Service"`)(w, nil)
+			})
+		}, "application/json"},
+		{"an event of 4 GiB", func(r *rig) answer {
+			return r.watches(body(protobufStream, "\xff\xff\xff\xff"+strings.Repeat("x", 4096)))
+		}, "an event of 4294967295 bytes"},
+		{"a bookmark without a version", func(r *rig) answer {
+			return r.watches(body(protobufStream, string(r.api.event(watch.Bookmark, &corev1.Service{}))))
+		}, "without a resourceVersion"},
+		{"an event of another kind", func(r *rig) answer {
+			return r.watches(body(protobufStream, string(r.api.event(watch.Deleted, node("pi")))))
+		}, "sends a *v1.Node"},
+		{"an event of an object without a name", func(r *rig) answer {
+			return r.watches(body(protobufStream, string(r.api.event(watch.Modified, &corev1.Service{}))))
+		}, "of the name"},
 		{"watches that end at once", plain(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Query().Get("watch") != "true" {
 				return false
@@ -141,6 +182,31 @@ func TestFaults(t *testing.T) {
 				t.Errorf("problems in all: %q, want one", got)
 			}
 		})
+	}
+}
+
+// relists answers with a list of Services in place of a watch's end, which makes that the list is read once more.
+func (r *rig) relists(list func(http.ResponseWriter, *http.Request)) answer {
+	return about(servicesPath, func(w http.ResponseWriter, req *http.Request) {
+		switch q := req.URL.Query(); {
+		case q.Get("watch") == "true":
+			r.api.status(w, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+		case q.Get("limit") == "1": // whether the server has older data
+			r.api.serveList(w, req, q)
+		default:
+			list(w, req)
+		}
+	})
+}
+
+// watches answers watches of Services.
+func (r *rig) watches(do func(http.ResponseWriter, *http.Request)) answer {
+	return func(w http.ResponseWriter, req *http.Request) bool {
+		if req.URL.Path != servicesPath || req.URL.Query().Get("watch") != "true" {
+			return false
+		}
+		do(w, req)
+		return true
 	}
 }
 
@@ -258,7 +324,8 @@ func TestShortWatches(t *testing.T) {
 // A server that keeps connections and says nothing, within a list and after it.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
-	short := limits{list: time.Second, idle: 2 * time.Second, watch: time.Minute, alive: 500 * time.Millisecond}
+	short := defaultLimits
+	short.list, short.idle, short.watch, short.alive = time.Second, 2*time.Second, time.Minute, 500*time.Millisecond
 	quiet := func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Has("watch") {
 			return false
@@ -279,6 +346,29 @@ func TestQuiet(t *testing.T) {
 		r.api.misbehave(nil)
 		r.eventually("synced", r.sink.isSynced)
 		r.has(someNames...)
+	})
+	t.Run("before a watch", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.api.put(some()...)
+		r.api.misbehave(r.watches(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
+		r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
+		l := defaultLimits
+		l.open = time.Second
+		r.startWith(l)
+		r.eventually("synced", r.sink.isSynced)
+		r.eventually("the problem", func() bool { return strings.Contains(r.sink.reasons(), "sends nothing for 1s") })
+		time.Sleep(3 * time.Second)
+		if n := r.api.asked(servicesPath, "watch=true"); n < 2 || n > 8 {
+			t.Errorf("%d watches were asked for in some seconds", n)
+		}
+		if n := r.sink.replacements(source.Service); n != 1 {
+			t.Errorf("Services were read as a whole %d times; a watch that does not begin should cost nothing", n)
+		}
+		r.api.misbehave(nil)
+		r.api.put(service("db", "10.43.0.12", nil))
+		r.has(append(someNames, "Service default/db@105")...)
+		r.eventually("the end of the problem", func() bool { return r.sink.reasons() == "" })
 	})
 	t.Run("after the list", func(t *testing.T) {
 		t.Parallel()

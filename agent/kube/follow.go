@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -20,8 +19,6 @@ import (
 )
 
 const (
-	// pageSize is how many objects a list is read at a time when it broke off before.
-	pageSize = 200
 	// absentRetry is how soon a collection is asked for again that the server does not have.
 	absentRetry = 10 * time.Minute
 	// maxHasty is how many watches may be closed at once in a row before it is a problem.
@@ -49,9 +46,9 @@ type follower struct {
 	// These belong to the reflector's goroutine, or while it waits for a list or a watch, to that
 	// one's. When the context has ended that is not so any more, and nobody touches them.
 	pace  pace
-	hasty int  // watches that were closed at once, in a row
-	lost  bool // a watch ended before its time, or could not be opened
-	pages bool // a list broke off: the next is read in pages
+	hasty int   // watches that were closed at once, in a row
+	lost  bool  // a watch ended before its time, or could not be opened
+	limit int64 // of the objects in a page; 0: lists are read as a whole
 	// forbidden is since when the server has refused us, without an error of another kind.
 	forbidden time.Time
 }
@@ -70,69 +67,6 @@ func (f *follower) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 // (KEP-3157): the server sends each of their objects in a frame of its own, which takes it
 // five to ten times as long as a list, and a list is not held as a whole here either.
 func (f *follower) IsWatchListSemanticsUnSupported() bool { return true }
-
-// ListWithContext reads the collection. It hands the objects over as they come and returns
-// their keys.
-func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-	f.listing.Lock()
-	defer f.listing.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := f.pace.wait(ctx); err != nil {
-		return nil, err
-	}
-	list := &internalversion.List{}
-	// Without a resourceVersion the list is read as it is now. With "0" it could be older than
-	// what another server of the cluster gave before.
-	opts := metav1.ListOptions{LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
-	if f.pages {
-		opts.Limit = pageSize
-	}
-	for {
-		page, err := f.read(ctx, opts, func(item runtime.Object) error {
-			key, err := f.store.handOver(item)
-			list.Items = append(list.Items, &listed{key})
-			return err
-		})
-		if err != nil {
-			// On a slow network a list may need more time than the server gives to one answer.
-			f.pages = errors.Is(err, errBroke) && len(list.Items) > 0
-			f.pace.failed(isUnreachable(err))
-			f.failed(ctx, "list", err)
-			f.works("watch") // what it met was before this
-			return nil, err
-		}
-		if opts.Continue = page.Continue; opts.Continue == "" {
-			list.ResourceVersion = page.ResourceVersion
-			f.works("list")
-			return list, nil
-		}
-	}
-}
-
-// read reads a list, or a page of one, and hands each of its items to each as it comes. It
-// gives up when nothing comes for too long.
-func (f *follower) read(ctx context.Context, opts metav1.ListOptions, each func(runtime.Object) error) (list metav1.ListMeta, err error) {
-	limited, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(f.limits.list, func() { cancel(fmt.Errorf("%w for %v", errQuiet, f.limits.list)) })
-	defer quiet.Stop()
-	body, err := f.client.list(limited, f.path, opts)
-	if err == nil {
-		defer body.Close()
-		list, err = readList(body, f.store.want, func(obj runtime.Object) error {
-			quiet.Stop() // how long we take with it does not count
-			err := each(obj)
-			quiet.Reset(f.limits.list)
-			return err
-		})
-	}
-	if cause := context.Cause(limited); err != nil && errors.Is(cause, errQuiet) {
-		err = cause
-	}
-	return list, err
-}
 
 // WatchWithContext opens a watch.
 func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -153,8 +87,8 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 		lasts = time.Duration(*opts.TimeoutSeconds) * time.Second
 	}
 	// A server that does not keep to the time is cut off soon after it.
-	watchCtx, cancel := context.WithTimeout(ctx, lasts+time.Minute)
-	w, err := f.client.watch(watchCtx, f.path, opts)
+	limited, cancel := context.WithTimeout(ctx, lasts+time.Minute)
+	w, err := f.open(limited, opts)
 	if err != nil {
 		cancel()
 		return nil, f.notOpened(ctx, err)
@@ -162,10 +96,26 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	f.problems.begins(f.holder("watch"))
 	return newWatcher(w, watcherOptions{
 		quiet:  f.limits,
+		want:   f.store.want,
 		alive:  func() { f.works("watch") },
 		ended:  func(e ending) { f.ended(ctx, e, lasts) },
 		closed: cancel,
 	}), nil
+}
+
+// open opens a watch. It gives up when the server does not begin to answer.
+func (f *follower) open(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(f.limits.open, func() { cancel(fmt.Errorf("%w for %v", errQuiet, f.limits.open)) })
+	w, err := f.client.watch(ctx, f.path, opts)
+	late.Stop()
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return w, err
+	case err == nil:
+		w.Stop() // it came just too late
+	}
+	return nil, context.Cause(ctx)
 }
 
 // checkBehind tells whether the server is older than what was read from it, as after

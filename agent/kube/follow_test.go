@@ -3,7 +3,6 @@ package kube
 import (
 	"encoding/base64"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -107,37 +106,6 @@ func TestRequests(t *testing.T) {
 	for _, want := range []string{`"reason":"Starting"`, `"regarding":{"kind":"Node","name":"pi","uid":"pi","apiVersion":"v1"}`, `"type":"Normal"`, `"reportingController":"sluice"`} {
 		if !strings.Contains(r.api.posted[0], want) {
 			t.Errorf("the event lacks %s: %s", want, r.api.posted[0])
-		}
-	}
-}
-
-// A list that breaks off, as on a network that is too slow for what a server gives one answer, is read in pages.
-func TestPages(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	for i := range 2*pageSize + 1 {
-		r.api.put(slice("web-"+string(rune('a'+i%26))+strings.Repeat("x", i/26), ofWeb))
-	}
-	r.api.misbehave(func(w http.ResponseWriter, req *http.Request) bool {
-		if q := req.URL.Query(); req.URL.Path != slicesPath || q.Has("limit") || q.Has("watch") {
-			return false
-		}
-		whole := httptest.NewRecorder()
-		r.api.serveList(whole, req, req.URL.Query())
-		_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	r.startSynced()
-	if n := len(r.sink.names()); n != 2*pageSize+1 {
-		t.Errorf("%d slices came, want %d", n, 2*pageSize+1)
-	}
-	if n := r.api.asked(slicesPath, "!watch", "limit=200", "resourceVersion="); n != 3 {
-		t.Errorf("%d pages were asked for, want 3", n)
-	}
-	for _, n := range r.sink.batches {
-		if n > batchSize {
-			t.Errorf("a batch of %d changes, want at most %d", n, batchSize)
 		}
 	}
 }

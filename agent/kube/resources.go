@@ -1,6 +1,10 @@
 package kube
 
 import (
+	"path"
+	"reflect"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,6 +25,16 @@ type resource struct {
 	// needed: nothing is synced before this was read once. Of the others it is enough to
 	// know that the server does not have them or does not give them.
 	needed bool
+}
+
+// list says which list the server answers with.
+func (r resource) list() listKind {
+	// /api/v1/services is of v1, /apis/discovery.k8s.io/v1/endpointslices of discovery.k8s.io/v1.
+	_, version, _ := strings.Cut(strings.TrimPrefix(path.Dir(r.path), "/"), "/")
+	return listKind{
+		item: reflect.TypeOf(r.object),
+		meta: runtime.TypeMeta{APIVersion: version, Kind: string(r.kind) + "List"},
+	}
 }
 
 // resources are what kube-proxy 1.37 follows. An EndpointSlice without the label of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,17 +47,15 @@ func (s *sinkStore) Add(obj any) error {
 // Update implements cache.ReflectorStore.
 func (s *sinkStore) Update(obj any) error { return s.Add(obj) }
 
-// handOver passes an object on and returns its key.
-func (s *sinkStore) handOver(obj any) (cache.ExplicitKey, error) {
+// handOver passes an object on and returns its name.
+func (s *sinkStore) handOver(obj any) (source.Name, error) {
 	o, ok := obj.(metav1.Object)
 	if !ok || reflect.TypeOf(obj) != s.want {
-		return "", fmt.Errorf("%w: a %T in place of a %s", errJunk, obj, s.kind)
+		return source.Name{}, fmt.Errorf("%w: a %T in place of a %s", errJunk, obj, s.kind)
 	}
 	source.Trim(o)
-	key := cache.MetaObjectToName(o).String()
-	return cache.ExplicitKey(key), s.out.put(s.ctx, source.Change{
-		Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Object: o,
-	})
+	name := source.Name{Namespace: o.GetNamespace(), Name: o.GetName()}
+	return name, s.out.put(s.ctx, source.Change{Kind: s.kind, Namespace: name.Namespace, Name: name.Name, Object: o})
 }
 
 // Delete implements cache.ReflectorStore.
@@ -70,24 +67,19 @@ func (s *sinkStore) Delete(obj any) error {
 	return s.out.put(s.ctx, source.Change{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 }
 
-// Replace implements cache.ReflectorStore. The items are keys of objects that were handed over.
+// Replace implements cache.ReflectorStore. The one item has the names of objects that were handed over.
 func (s *sinkStore) Replace(items []any, resourceVersion string) error {
-	exist := make(map[source.Name]struct{}, len(items))
-	for _, item := range items {
-		l, ok := item.(*listed)
-		if !ok {
-			return fmt.Errorf("a list of %s holds a %T", s.kind, item)
-		}
-		namespace, name, ok := strings.Cut(string(l.key), "/")
-		if !ok {
-			namespace, name = "", namespace
-		}
-		exist[source.Name{Namespace: namespace, Name: name}] = struct{}{}
+	if len(items) != 1 {
+		return fmt.Errorf("%d lists of %s in place of one", len(items), s.kind)
+	}
+	l, ok := items[0].(*listed)
+	if !ok {
+		return fmt.Errorf("a list of %s holds a %T", s.kind, items[0])
 	}
 	if err := s.out.flush(s.ctx); err != nil {
 		return err
 	}
-	if err := s.sink.Replace(s.ctx, s.kind, exist); err != nil {
+	if err := s.sink.Replace(s.ctx, s.kind, l.exist); err != nil {
 		return err
 	}
 	s.lastStep = time.Time{}
@@ -117,11 +109,11 @@ func (s *sinkStore) step(resourceVersion string) {
 // Resync implements cache.ReflectorStore; there is nothing to do again.
 func (s *sinkStore) Resync() error { return nil }
 
-// listed stands for an object of a list, which was handed over.
-type listed struct{ key cache.ExplicitKey }
+// listed stands for the objects of a list, which were handed over.
+type listed struct{ exist map[source.Name]struct{} }
 
 // GetObjectKind implements runtime.Object.
 func (*listed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements runtime.Object.
-func (l *listed) DeepCopyObject() runtime.Object { return &listed{l.key} }
+// DeepCopyObject implements runtime.Object. Nobody changes one.
+func (l *listed) DeepCopyObject() runtime.Object { return l }

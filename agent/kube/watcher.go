@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -15,8 +16,12 @@ import (
 
 // limits are the times after which a watch counts as stuck, or as working.
 type limits struct {
-	// list is how long nothing may come within a list.
-	list time.Duration
+	// list is how long nothing may come within a list, answer how long one may take, or a page of one:
+	// a server gives a minute to it (--request-timeout).
+	list, answer time.Duration
+	// open is how long it may take until a watch begins. A server begins it at once, even if it has nothing to
+	// send; where many come at once, it lets them wait for 15 s at most.
+	open time.Duration
 	// idle is how long nothing may come in a watch: the server sends a bookmark each minute.
 	idle time.Duration
 	// watch is how long a watch lasts that does not say it.
@@ -25,7 +30,10 @@ type limits struct {
 	alive time.Duration
 }
 
-var defaultLimits = limits{list: time.Minute, idle: 3 * time.Minute, watch: 10 * time.Minute, alive: 5 * time.Second}
+var defaultLimits = limits{
+	list: time.Minute, answer: 10 * time.Minute, open: 30 * time.Second,
+	idle: 3 * time.Minute, watch: 10 * time.Minute, alive: 5 * time.Second,
+}
 
 // errQuiet: nothing came for too long.
 var errQuiet = errors.New("the server keeps the connection open and sends nothing")
@@ -39,6 +47,7 @@ type ending struct {
 
 type watcherOptions struct {
 	quiet limits
+	want  reflect.Type // of the objects
 	// They are called by the goroutine that feeds ResultChan: alive when the watch works, ended
 	// before ResultChan is closed or an error is passed on (not when the watch was stopped), closed
 	// when all is over.
@@ -87,7 +96,7 @@ func (w *watcher) run() {
 			continue
 		case <-idle.C:
 			end.err = fmt.Errorf("%w for %v", errQuiet, w.quiet.idle)
-			event = watch.Event{Type: watch.Error, Object: quietStatus(end.err)}
+			event = failing(end.err)
 		case e, ok := <-w.in.ResultChan():
 			if !ok {
 				end.lasted = time.Since(begun)
@@ -113,12 +122,17 @@ func (w *watcher) run() {
 	}
 }
 
-// look takes note of an event.
+// look takes note of an event. What no server sends becomes an error.
 func (w *watcher) look(event *watch.Event, end *ending) {
+	if end.err != nil {
+		return
+	}
 	if event.Type == watch.Error {
-		if end.err == nil {
-			end.err = apierrors.FromObject(event.Object)
-		}
+		end.err = apierrors.FromObject(event.Object)
+		return
+	}
+	if err := w.check(event); err != nil {
+		end.err, *event = err, failing(err)
 		return
 	}
 	if end.events++; end.events == 1 {
@@ -126,8 +140,26 @@ func (w *watcher) look(event *watch.Event, end *ending) {
 	}
 }
 
-// quietStatus tells the reflector to try anew.
-func quietStatus(err error) *metav1.Status {
+// check tells whether an event is a server's. The reflector would pass over an object of another kind, and begin the next
+// watch at any version when it had read an empty one.
+func (w *watcher) check(event *watch.Event) error {
+	if reflect.TypeOf(event.Object) != w.want {
+		return fmt.Errorf("%w: a watch of %v sends a %T", errJunk, w.want, event.Object)
+	}
+	switch event.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		return checkObject(event.Object)
+	case watch.Bookmark:
+		if o, ok := event.Object.(metav1.Object); ok && isVersion(o.GetResourceVersion()) {
+			return nil
+		}
+		return fmt.Errorf("%w: a bookmark without a resourceVersion", errJunk)
+	}
+	return fmt.Errorf("%w: an event of type %.100q", errJunk, event.Type)
+}
+
+// failing tells the reflector to try anew.
+func failing(err error) watch.Event {
 	status := apierrors.NewGenericServerResponse(http.StatusGatewayTimeout, "watch", schema.GroupResource{}, "", err.Error(), 0, true).Status()
-	return &status
+	return watch.Event{Type: watch.Error, Object: &status}
 }

@@ -1,0 +1,135 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sluice/agent/source"
+)
+
+const (
+	// pageSize is how many objects a list is read at a time when it did not come to its end before.
+	// Each time that pages do not either they are halved, down to minPageSize.
+	pageSize    = 200
+	minPageSize = 25
+	// maxBarren is how many pages in a row may hold nothing new. A server that filters
+	// may send some that are empty.
+	maxBarren = 100
+)
+
+// ListWithContext reads the collection. It hands the objects over as they come and returns
+// their names, as one item.
+func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	f.listing.Lock()
+	defer f.listing.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := f.pace.wait(ctx); err != nil {
+		return nil, err
+	}
+	exist := map[source.Name]struct{}{}
+	version, err := f.readAll(ctx, exist)
+	if err != nil {
+		f.limit = nextLimit(f.limit, err)
+		f.pace.failed(isUnreachable(err))
+		f.failed(ctx, "list", err)
+		f.works("watch") // what it met was before this
+		return nil, err
+	}
+	f.limit = 0
+	f.works("list")
+	return &internalversion.List{
+		ListMeta: metav1.ListMeta{ResourceVersion: version},
+		Items:    []runtime.Object{&listed{exist}},
+	}, nil
+}
+
+// nextLimit says how to read a list after an error. On a slow network a list, or a large page, may need more time than
+// the server gives to one answer. An error that came in place of a list says nothing about that.
+func nextLimit(limit int64, err error) int64 {
+	slow := errors.Is(err, errBroke) || errors.Is(err, errQuiet)
+	switch {
+	case limit == 0 && (slow || errors.Is(err, errJunk)):
+		return pageSize
+	case slow:
+		return max(limit/2, minPageSize)
+	}
+	return limit
+}
+
+// readAll reads the collection, in pages or not, and adds the objects' names to exist. It returns
+// the version from which to watch.
+func (f *follower) readAll(ctx context.Context, exist map[source.Name]struct{}) (version string, err error) {
+	// Without a resourceVersion the list is read as it is now. With "0" it could be older than
+	// what another server of the cluster gave before.
+	opts := metav1.ListOptions{LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector, Limit: f.limit}
+	for barren := 0; ; {
+		before := len(exist)
+		page, err := f.read(ctx, opts, func(item runtime.Object) error {
+			name, err := f.store.handOver(item)
+			exist[name] = struct{}{}
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		if version == "" {
+			version = page.ResourceVersion // a watch from the first page's misses nothing, whatever the others say
+		}
+		if page.Continue == "" {
+			return version, nil
+		}
+		if barren++; len(exist) > before {
+			barren = 0
+		}
+		if page.Continue == opts.Continue || barren >= maxBarren {
+			return "", fmt.Errorf("%w: the pages of the list have no end", errJunk)
+		}
+		opts.Continue = page.Continue
+	}
+}
+
+// read reads a list, or a page of one, and hands each of its items to each as it comes. It
+// gives up when nothing comes for too long, and when there is no end.
+func (f *follower) read(ctx context.Context, opts metav1.ListOptions, each func(runtime.Object) error) (list metav1.ListMeta, err error) {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limited, stop := context.WithTimeoutCause(limited, f.limits.answer,
+		fmt.Errorf("%w: it was not complete after %v", errBroke, f.limits.answer))
+	defer stop()
+	quiet := time.AfterFunc(f.limits.list, func() { cancel(fmt.Errorf("%w for %v", errQuiet, f.limits.list)) })
+	defer quiet.Stop()
+	body, err := f.client.list(limited, f.path, opts)
+	quiet.Stop()
+	if err == nil {
+		defer body.Close()
+		list, err = readList(&quietReader{body, quiet, f.limits.list}, f.list(), each)
+	}
+	if cause := context.Cause(limited); err != nil && cause != nil {
+		err = cause
+	}
+	return list, err
+}
+
+// quietReader lets a timer run out when a read brings nothing for the time of limit. How long
+// the reader takes with what came does not count.
+type quietReader struct {
+	io.Reader
+	timer *time.Timer
+	limit time.Duration
+}
+
+// Read implements io.Reader.
+func (r *quietReader) Read(p []byte) (int, error) {
+	r.timer.Reset(r.limit)
+	defer r.timer.Stop()
+	return r.Reader.Read(p)
+}
