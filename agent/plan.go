@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"slices"
 	"time"
 
 	"sluice/agent/health"
@@ -117,32 +116,4 @@ func (l *loop) planNode() (all bool) {
 	}
 	l.tracker.SetNodeEligible(health.NodeEligible(node))
 	return all
-}
-
-func (l *loop) logConflicts() {
-	for _, p := range l.proxiers {
-		begun, ended := p.state.ConflictChanges()
-		for _, c := range begun {
-			p.log.Warn("two Services claim one address; the older one has it", "conflict", c.String())
-		}
-		for _, c := range ended {
-			p.log.Info("conflict ended", "conflict", c.String())
-		}
-	}
-}
-
-// logIgnored says once what is not served of a Service.
-func (l *loop) logIgnored(p *proxier, plan *proxy.ServicePlan) {
-	if plan == nil || len(plan.Ignored) == 0 {
-		return
-	}
-	var before []string
-	if old := p.state.Plan(plan.Name); old != nil {
-		before = old.Ignored
-	}
-	for _, what := range plan.Ignored {
-		if !slices.Contains(before, what) {
-			p.log.Warn("part of a Service is not served", "service", plan.Name.String(), "reason", what)
-		}
-	}
 }
