@@ -52,6 +52,13 @@ func TestReadList(t *testing.T) {
 			t.Errorf("cut by the network after %d of %d bytes: error %v, want %v", n, len(whole), err, errBroke)
 		}
 	}
+	for _, page := range []string{
+		"", "<html>Please log in</html>", `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`, string(whole[len(protobufMagic):]),
+	} {
+		if _, err := readList(bytes.NewReader([]byte(page)), servicesKind, nothing); !errors.Is(err, errJunk) {
+			t.Errorf("%.40q: error %v, want %v", page, err, errJunk)
+		}
+	}
 	refused := errors.New("not wanted")
 	if _, err := readList(bytes.NewReader(whole), servicesKind, func(runtime.Object) error { return refused }); err != refused {
 		t.Errorf("error %v, want that of the receiver", err)
@@ -130,7 +137,8 @@ func TestReadListRefuses(t *testing.T) {
 		{"an object without a resourceVersion", wrapped(right, item(func(s *corev1.Service) { s.ResourceVersion = "" })), errJunk},
 		{"an end between metadata and items", wrapped(right, append(empty, message(listItems, marshalled(web))...))[:len(wrapped(right, empty))], errBroke},
 		{"an end within an item", wrapped(right, append(empty, message(listItems, marshalled(web))...))[:len(wrapped(right, empty))+10], errBroke},
-		{"unknown fields without end", append(message(unknownTypeMeta, right), bytes.Repeat([]byte{9<<3 | lengthDelimited, 0}, maxObject+1)...), errJunk},
+		{"unknown fields without end", append(message(unknownTypeMeta, right), bytes.Repeat(message(9, make([]byte, maxObject/4)), 5)...), errJunk},
+		{"too large a field", append(message(unknownTypeMeta, right), message(9, make([]byte, maxObject+1))...), errJunk},
 		{"one unknown field without end", append(message(unknownTypeMeta, right), 9<<3|lengthDelimited, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f), errJunk},
 	}
 	for _, tt := range tests {
