@@ -131,9 +131,9 @@ func (w *walk) bucket(name string, entry []byte) {
 	}
 }
 
-// tree checks a page and those below it. before is the last key that was passed, floor what the page's
-// keys may not be less than.
-func (w *walk) tree(id uint64, depth int, before *[]byte, floor []byte, leaf func(flags uint32, key, value []byte)) {
+// tree checks a page and those below it. before is the last key that was passed, first what the page's first
+// key must be; nil is any.
+func (w *walk) tree(id uint64, depth int, before *[]byte, first []byte, leaf func(flags uint32, key, value []byte)) {
 	if depth >= maxDepth {
 		w.fault("pages are nested too deep")
 		return
@@ -147,10 +147,10 @@ func (w *walk) tree(id uint64, depth int, before *[]byte, floor []byte, leaf fun
 		w.fault("page %d has unexpected type %#x", id, flags)
 		return
 	}
-	w.elements(page, depth, before, floor, leaf)
+	w.elements(page, depth, before, first, leaf)
 }
 
-func (w *walk) elements(page []byte, depth int, before *[]byte, floor []byte, leaf func(flags uint32, key, value []byte)) {
+func (w *walk) elements(page []byte, depth int, before *[]byte, first []byte, leaf func(flags uint32, key, value []byte)) {
 	count := int(order.Uint16(page[10:]))
 	branch := order.Uint16(page[8:]) == branchPage
 	if pageHeaderSize+count*elementSize > len(page) || branch && count == 0 {
@@ -172,9 +172,13 @@ func (w *walk) elements(page []byte, depth int, before *[]byte, floor []byte, le
 			continue
 		}
 		key := page[start : start+ksize]
-		// The first branch at each level may have any key that is not above its page's.
-		if len(key) == 0 || *before != nil && string(*before) >= string(key) || string(key) < string(floor) {
+		if len(key) == 0 || *before != nil && string(*before) >= string(key) {
 			w.fault("the keys of page %d are not in order", order.Uint64(page))
+		}
+		// bbolt finds the entry of a page that it changed by the page's first key (node.go: spill). Where it finds
+		// none it makes another, and the page is in use twice.
+		if i == 0 && first != nil && string(key) != string(first) {
+			w.fault("page %d begins with another key than the one it is found by", order.Uint64(page))
 		}
 		if branch {
 			w.tree(order.Uint64(e[8:]), depth+1, before, key, leaf)

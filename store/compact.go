@@ -57,8 +57,6 @@ func compact(from *file, o *Options) (_ *file, err error) {
 	if err := syncDir(o.Path); err != nil {
 		o.Log.Warn("the smaller cache file may not last", "error", err)
 	}
-	if err := from.close(); err != nil {
-		from.abandon()
-	}
+	_ = from.close()
 	return to, nil
 }

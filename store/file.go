@@ -54,7 +54,7 @@ func openDB(f *os.File) (*file, error) {
 		return err
 	})
 	if err != nil {
-		f.Close()
+		letGo(f) // bbolt's mapping is left, if it could not read it
 		return nil, fmt.Errorf("open with bbolt: %w", err)
 	}
 	db.AllocSize = fileGrowth
@@ -139,15 +139,26 @@ func writeChanges(tx *bbolt.Tx, changes *overlay) error {
 	return errors.Join(buckets[meta].Put([]byte(schemaKey), []byte(schemaVersion)), buckets[meta].Put([]byte(digestKey), sum.bytes()))
 }
 
-func (f *file) close() error { return guard(f.db.Close) }
+// close closes the file. Where bbolt fails to, it is let go of all the same.
+func (f *file) close() error {
+	err := guard(f.db.Close)
+	if err != nil {
+		f.abandon()
+	}
+	return err
+}
 
 // abandon lets go of a file that bbolt failed on. bbolt may have left locks locked, so that none of
 // its functions is called any more, and its mapping stays until the process ends.
 func (f *file) abandon() {
 	close(f.dead)
-	// The mapping would keep the lock beyond the descriptor's end.
-	_ = unix.Flock(int(f.f.Fd()), unix.LOCK_UN)
-	f.f.Close()
+	letGo(f.f)
+}
+
+// letGo closes a file that may still be mapped: the mapping would keep the lock beyond the descriptor's end.
+func letGo(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	f.Close()
 }
 
 // written returns how many bytes bbolt wrote, but for meta pages.

@@ -100,6 +100,33 @@ func TestTruncatedWhileCommitting(t *testing.T) {
 	apply(s, service("web", 80))
 }
 
+// TestTruncatedBeforeOpen has a file end where bbolt maps it, right after it was examined: it is not locked for ever.
+func TestTruncatedBeforeOpen(t *testing.T) {
+	path := cacheFile(t)
+	s, _ := open(t, idle(path))
+	for i := range 300 {
+		apply(s, service(fmt.Sprintf("s%03d", i), int32(i)))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openLocked(path, os.O_RDWR, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 2*pageSize); err != nil { // the meta pages stay
+		t.Fatal(err)
+	}
+	if _, err := openDB(f); err == nil {
+		t.Fatal("bbolt opened a file without its pages")
+	}
+	if f, err = openLocked(path, os.O_RDWR, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	os.Remove(path)
+}
+
 // TestLocked: another process has the file. The store works in memory, and takes the file when it is free.
 func TestLocked(t *testing.T) {
 	path := cacheFile(t)
