@@ -3,31 +3,45 @@
 #
 #     curl -sfL https://github.com/sluice-proxy/sluice/releases/latest/download/install.sh | sh -
 #
-# Arguments are those of `sluice agent`:
-#
-#     curl ... | sh -s - --cluster-cidr 10.42.0.0/16
-#
-# Environment variables:
-#
-#   INSTALL_SLUICE_EXEC           arguments of `sluice agent`, as those of the script
-#   INSTALL_SLUICE_VERSION        version to install, like v1.2.3 (default: the latest)
-#   INSTALL_SLUICE_URL            folder to download from, in place of the release page; a version is a folder in it
-#   INSTALL_SLUICE_SKIP_DOWNLOAD  true: use the program that is in place already
-#   INSTALL_SLUICE_SKIP_ENABLE    true: neither start it when the machine starts, nor now
-#   INSTALL_SLUICE_SKIP_START     true: do not start it now
-#   INSTALL_SLUICE_FORCE_RESTART  true: start it anew even if nothing changed
-#   INSTALL_SLUICE_FORCE          true: install although kube-proxy is at work here
-#   INSTALL_SLUICE_BIN_DIR        where the programs go (default: /usr/local/bin, or /opt/bin if that is read-only)
-#   INSTALL_SLUICE_SYSTEMD_DIR    where the systemd unit goes (default: /etc/systemd/system)
-#   SLUICE_*                      options of `sluice agent`; they go into the service's environment
-#
-# Arguments, options and folders that are not given stay as an earlier installation has them.
+# usage, below, has all that can be told to it: "sh install.sh --help" prints it.
 
 # In braces, a script that was cut off on its way is an error and does nothing.
 {
 set -euf
 
 RELEASES=https://github.com/sluice-proxy/sluice/releases
+DEFAULT_CONFIG=/etc/rancher/sluice/config.yaml
+
+usage() {
+	cat <<END
+Installs sluice as a service of this machine, or brings an installed one up to date:
+
+    curl -sfL $RELEASES/latest/download/install.sh | sh -
+
+Arguments are options of "sluice agent"; "agent" may stand in front of them:
+
+    curl ... | sh -s - --cluster-cidr 10.42.0.0/16
+
+They go into /etc/rancher/sluice/config.yaml.d/90-install.yaml, where all commands of sluice find them.
+
+Environment variables:
+
+  INSTALL_SLUICE_EXEC           options of "sluice agent", as the arguments; set but empty: forget the earlier ones
+  INSTALL_SLUICE_VERSION        version to install, like v1.2.3 (default: the latest)
+  INSTALL_SLUICE_URL            folder to download from, in place of the release page; a version is a folder in it
+  INSTALL_SLUICE_SKIP_DOWNLOAD  true: use the program that is in place already
+  INSTALL_SLUICE_SKIP_ENABLE    true: neither start it when the machine starts, nor now
+  INSTALL_SLUICE_SKIP_START     true: do not start it now
+  INSTALL_SLUICE_FORCE_RESTART  true: start it anew even if nothing changed
+  INSTALL_SLUICE_FORCE          true: install although kube-proxy is at work here
+  INSTALL_SLUICE_BIN_DIR        where the programs go (default: /usr/local/bin, or /opt/bin if that is read-only)
+  INSTALL_SLUICE_SYSTEMD_DIR    where the systemd unit goes (default: /etc/systemd/system)
+  SLUICE_*                      options of "sluice agent", as the arguments: SLUICE_CLUSTER_CIDR is --cluster-cidr
+
+Options and folders that are not given stay as an earlier installation has them.
+To take sluice away run sluice-uninstall.sh, which is beside the program.
+END
+}
 
 info() { printf '[INFO]  %s\n' "$*"; }
 
@@ -60,11 +74,32 @@ become_root() {
 	as_root true || fatal "sudo does not let $(id -un) become root. Run this as root."
 }
 
+# read_words refuses arguments that cannot be the agent's.
+read_words() {
+	case ${1-} in
+	'' | agent | -*) ;;
+	help)
+		usage
+		exit 0
+		;;
+	uninstall) fatal "To take sluice away run \"sudo sluice-uninstall.sh\": it is beside the program, mostly in /usr/local/bin. Nothing was changed." ;;
+	*) fatal "\"$1\" is nothing to install with: arguments are options of \"sluice agent\", like --cluster-cidr 10.42.0.0/16; --help tells more. Nothing was changed." ;;
+	esac
+	for arg in "$@"; do
+		case $arg in
+		-h | -help | --help)
+			usage
+			exit 0
+			;;
+		esac
+	done
+}
+
 # need_plain refuses what could not be written into a service file as it is.
 need_plain() {
 	case $2 in
-	'' | *[!][A-Za-z0-9_./:,=@+-]*)
-		fatal "$1 \"$2\" is empty or has characters that the service's file cannot hold. Write --option=value, or set it in /etc/rancher/sluice/config.yaml."
+	*[!][A-Za-z0-9_./:,=@+-]* | [!/]* | '')
+		fatal "$1 \"$2\" must be an absolute path of plain characters, as it goes into the service's file. Nothing was changed."
 		;;
 	esac
 }
@@ -97,28 +132,48 @@ read_installed() {
 	esac
 	old=${old% }
 	OLD_BIN=${old%% *}
-	OLD_ARGS=${old#* agent}
+	if [ "${INSTALL_SLUICE_EXEC-unset}" != '' ]; then
+		OLD_ARGS=${old#* agent}
+	fi
 }
 
-# set_args sets ARGS to the agent's arguments, each behind a blank.
-set_args() {
-	if [ $# -eq 0 ] && [ -z "${INSTALL_SLUICE_EXEC+set}" ]; then
-		[ -z "$OLD_ARGS" ] || info "Arguments of the installed service are kept:$OLD_ARGS"
-		INSTALL_SLUICE_EXEC=$OLD_ARGS
-	fi
-	# shellcheck disable=SC2086 # one word for each argument
-	set -- ${INSTALL_SLUICE_EXEC-} "$@"
-	[ "${1-}" != agent ] || shift
-	ARGS=
+# set_config sets CONFIG to the configuration file that the agent is told of, and CONFIG_ARGS to how.
+set_config() {
+	CONFIG=${SLUICE_CONFIG:-}
+	before=
 	for arg in "$@"; do
-		need_plain "The argument" "$arg"
-		ARGS="$ARGS $arg"
+		case $before$arg in
+		config:*) CONFIG=$arg ;;
+		--config=* | -config=*) CONFIG=${arg#*=} ;;
+		esac
+		before=
+		case $arg in --config | -config) before=config: ;; esac
 	done
+	CONFIG_ARGS=
+	if [ -n "$CONFIG" ] && [ "$CONFIG" != "$DEFAULT_CONFIG" ]; then
+		need_plain --config "$CONFIG"
+		CONFIG_ARGS=" --config $CONFIG"
+	fi
+	CONFIG=${CONFIG:-$DEFAULT_CONFIG}
+	INSTALL_CONFIG=$CONFIG.d/90-install.yaml
+}
+
+# make_dir makes a directory, and notes which ones it made.
+make_dir() {
+	above=$1
+	while [ ! -d "$above" ]; do
+		MISSING="$MISSING $above"
+		above=${above%/*}
+		above=${above:-/}
+	done
+	MADE="$MISSING $MADE" # the deepest first, as they are removed
+	MISSING=
+	as_root mkdir -p "$1"
 }
 
 # can_write tells whether root can make files in a directory.
 can_write() {
-	as_root mkdir -p "$1" 2>/dev/null || return 1
+	make_dir "$1" 2>/dev/null || return 1
 	probe=$(as_root mktemp "$1/.sluice.XXXXXX" 2>/dev/null) || return 1
 	as_root rm -f "$probe"
 }
@@ -135,7 +190,7 @@ set_bin_dir() {
 		fi
 	fi
 	need_plain INSTALL_SLUICE_BIN_DIR "$BIN_DIR"
-	can_write "$BIN_DIR" || fatal "Cannot write into $BIN_DIR: it is read-only or full. Set INSTALL_SLUICE_BIN_DIR to another directory."
+	can_write "$BIN_DIR" || fatal "Cannot write into $BIN_DIR: it cannot be made, or its file system is full or read-only. Set INSTALL_SLUICE_BIN_DIR to another directory."
 	BIN=$BIN_DIR/sluice
 }
 
@@ -215,7 +270,8 @@ check_kube_proxy() {
 	else
 		fatal "kube-proxy is at work here, or was since this machine started: $signs. Two proxies hinder each other." \
 			"Switch it off (k3s: disable-kube-proxy: true in /etc/rancher/k3s/config.yaml of each server), restart this machine, which also removes its rules, and run this again." \
-			"INSTALL_SLUICE_FORCE=true installs sluice nevertheless."
+			"Without a restart of the machine: install with INSTALL_SLUICE_SKIP_START=true, run \"sluice cleanup --kube-proxy\", and run this again." \
+			"INSTALL_SLUICE_FORCE=true installs and starts sluice nevertheless."
 	fi
 }
 
@@ -223,6 +279,7 @@ check_kube_proxy() {
 # are there do they move to it (commit). Until "finished" the exit puts back what was.
 STAGED=''
 MADE=''
+MISSING=''
 TMP=''
 COMMITTING=''
 finished=''
@@ -258,7 +315,7 @@ put_back() {
 			as_root rm -f "$file"
 		fi
 	done
-	for dir in $MADE; do
+	for dir in $MADE; do # those that others have put something into stay
 		as_root rmdir "$dir" 2>/dev/null || true
 	done
 }
@@ -266,10 +323,7 @@ put_back() {
 # stage FILE MODE takes standard input for FILE, unless it is there already.
 stage() {
 	dir=${1%/*}
-	if [ ! -d "$dir" ]; then
-		as_root mkdir -p "$dir" || fatal "Cannot make the directory $dir. Nothing was changed."
-		MADE="$dir $MADE"
-	fi
+	make_dir "$dir" || fatal "Cannot make the directory $dir (see above). Nothing was changed."
 	STAGED="$STAGED $1"
 	# shellcheck disable=SC2016 # for the inner shell
 	as_root sh -c 'cat >"$1" && chmod "$2" "$1"' sh "$1.sluice-new" "$2" ||
@@ -337,6 +391,7 @@ download() {
 	[ -n "$want" ] || fatal "$url/sha256sum-$ARCH.txt has no hash of sluice-$ARCH: this is no release of sluice. Nothing was changed."
 	if [ -f "$BIN" ] && [ "$(hash_of "$BIN")" = "$want" ]; then
 		info "$BIN is this version already"
+		PROGRAM=$BIN
 		return 0
 	fi
 	info "Downloading sluice-$ARCH"
@@ -344,39 +399,59 @@ download() {
 	got=$(hash_of "$TMP/sluice")
 	[ "$got" = "$want" ] || fatal "The download has another SHA-256 sum ($got) than it must have ($want): it is damaged, or the release changed meanwhile. Nothing was changed; try again."
 	stage "$BIN" 755 <"$TMP/sluice"
-	version=$("$BIN.sluice-new" version 2>&1) || fatal "The program does not run on this machine: $version. Nothing was changed."
+	PROGRAM=$BIN.sluice-new
+	version=$("$PROGRAM" version 2>&1) || fatal "The program does not run on this machine: $version. Nothing was changed."
 }
 
 use_program_in_place() {
 	[ -x "$BIN" ] || fatal "INSTALL_SLUICE_SKIP_DOWNLOAD is true, but $BIN is missing or not executable. Put the program for $ARCH there first, with mode 755."
+	PROGRAM=$BIN
 	version=$("$BIN" version 2>&1) || fatal "$BIN does not run on this machine: $version. It must be sluice-$ARCH."
+}
+
+# stage_config lets the new program check the options, and write them into a file of the configuration.
+stage_config() {
+	: >"$TMP/config"
+	if [ -f "$INSTALL_CONFIG" ] && [ "${INSTALL_SLUICE_EXEC-unset}" != '' ]; then
+		as_root cat "$INSTALL_CONFIG" >"$TMP/config"
+	fi
+	set -- "$PROGRAM" agent "$@" --write-config-to "$TMP/config"
+	value=
+	# sudo keeps none of these.
+	for name in $(env | sed -n 's/^\(SLUICE_[A-Z0-9_]*\)=.*/\1/p'); do
+		eval "value=\${$name-}"
+		set -- "$name=$value" "$@"
+	done
+	if ! as_root env "$@" >"$TMP/said" 2>&1; then
+		fatal "The options cannot be used: $(sed 's/^sluice: //' "$TMP/said" | tr '\n' ' ')Nothing was changed."
+	fi
+	while read -r line; do
+		warn "${line#sluice: }"
+	done <"$TMP/said"
+	if [ -s "$TMP/config" ] || [ -f "$INSTALL_CONFIG" ]; then
+		{
+			echo "# Options that install.sh was given. It changes those that it is given again."
+			grep -v '^#' "$TMP/config" || true
+		} >"$TMP/file"
+		stage "$INSTALL_CONFIG" 644 <"$TMP/file"
+	fi
 }
 
 # stage_files stages all but the program.
 stage_files() {
 	case $MANAGER in
 	systemd)
-		systemd_unit | sed -e "s|^ExecStart=.*|ExecStart=$BIN agent$ARGS|" \
+		systemd_unit | sed -e "s|^ExecStart=.*|ExecStart=$BIN agent$CONFIG_ARGS|" \
 			-e "s|^EnvironmentFile=.*|EnvironmentFile=-$ENV_FILE|" >"$TMP/file"
 		stage "$SERVICE_FILE" 644 <"$TMP/file"
 		;;
 	openrc)
-		openrc_service | sed -e "s|^command=.*|command=$BIN|" -e "s|^command_args=.*|command_args=\"agent$ARGS\"|" >"$TMP/file"
+		openrc_service | sed -e "s|^command=.*|command=$BIN|" -e "s|^command_args=.*|command_args=\"agent$CONFIG_ARGS\"|" >"$TMP/file"
 		stage "$SERVICE_FILE" 755 <"$TMP/file"
 		log_rotation >"$TMP/file"
 		stage /etc/logrotate.d/sluice 644 <"$TMP/file"
 		;;
 	esac
-
-	if env | grep -q '^SLUICE_'; then
-		if env | grep -q "^SLUICE_.*'"; then
-			fatal "A SLUICE_ variable has a quote in it, which the service's environment cannot hold. Set the option in /etc/rancher/sluice/config.yaml. Nothing was changed."
-		fi
-		export=
-		[ "$MANAGER" = systemd ] || export='export '
-		env | sed -n "s/^\(SLUICE_[A-Z0-9_]*\)=\(.*\)\$/$export\1='\2'/p" | sort >"$TMP/file"
-		stage "$ENV_FILE" 600 <"$TMP/file"
-	fi
 
 	parameters >"$TMP/file"
 	stage /etc/sysctl.d/90-sluice.conf 644 <"$TMP/file"
@@ -388,7 +463,8 @@ stage_files() {
 	done >"$TMP/modules"
 	stage /etc/modules-load.d/sluice.conf 644 <"$TMP/modules"
 
-	uninstaller | sed -e "s|^BIN_DIR=.*|BIN_DIR=$BIN_DIR|" -e "s|^SYSTEMD_DIR=.*|SYSTEMD_DIR=$SYSTEMD_DIR|" >"$TMP/file"
+	uninstaller | sed -e "s|^BIN_DIR=.*|BIN_DIR=$BIN_DIR|" -e "s|^SYSTEMD_DIR=.*|SYSTEMD_DIR=$SYSTEMD_DIR|" \
+		-e "s|^INSTALL_CONFIG=.*|INSTALL_CONFIG=$INSTALL_CONFIG|" >"$TMP/file"
 	stage "$BIN_DIR/sluice-uninstall.sh" 755 <"$TMP/file"
 }
 
@@ -399,8 +475,15 @@ uninstaller() {
 {
 BIN_DIR=/usr/local/bin
 SYSTEMD_DIR=/etc/systemd/system
+INSTALL_CONFIG=/etc/rancher/sluice/config.yaml.d/90-install.yaml
 
-[ "$(id -u)" -eq 0 ] || exec sudo -- "$0" "$@"
+if [ "$(id -u)" -ne 0 ]; then
+	if command -v sudo >/dev/null; then
+		exec sudo -- "$0" "$@"
+	fi
+	echo "[ERROR] This must run as root: no sudo was found. Become root, by su for example, and run it again. Nothing was changed." >&2
+	exit 1
+fi
 code=0
 
 if command -v systemctl >/dev/null; then
@@ -424,9 +507,12 @@ if command -v systemctl >/dev/null; then
 	systemctl daemon-reload
 fi
 rm -f /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf
+rm -f "$INSTALL_CONFIG"
+rmdir "${INSTALL_CONFIG%/*}" 2>/dev/null # there may be other files
 rm -rf /var/lib/sluice /run/sluice /etc/rancher/sluice
 rmdir /etc/rancher 2>/dev/null # k3s keeps its configuration there, too
 rm -f "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
+echo "Kernel parameters stay as they are until this machine starts next: other programs may need them by now."
 exit $code
 }
 END systemd/sluice-uninstall.sh
@@ -650,11 +736,11 @@ where_log() {
 }
 
 start() {
-	if is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || is_true "${INSTALL_SLUICE_SKIP_START:-}"; then
+	if is_left; then
 		return 0
 	fi
 	changed=
-	for file in "$BIN" "$SERVICE_FILE" "$ENV_FILE"; do
+	for file in "$BIN" "$SERVICE_FILE" "$INSTALL_CONFIG"; do
 		if is_new "$file"; then
 			changed=yes
 		fi
@@ -676,31 +762,56 @@ start() {
 	fatal "The new version, or its arguments, did not start; $(where_log) tells why. The earlier one is back in place."
 }
 
+# is_left tells whether the service is not to be started.
+is_left() { is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || is_true "${INSTALL_SLUICE_SKIP_START:-}"; }
+
+# tell_next says what can be done now.
+tell_next() {
+	if ! is_left; then
+		info "\"sudo $BIN status\" tells how it is, \"sudo $BIN_DIR/sluice-uninstall.sh\" takes it away"
+		return 0
+	fi
+	case $MANAGER-${INSTALL_SLUICE_SKIP_ENABLE:-} in
+	systemd-true) next="systemctl enable --now sluice" ;;
+	systemd-*) next="systemctl start sluice" ;;
+	openrc-true) next="rc-update add sluice boot && sudo rc-service sluice start" ;;
+	openrc-*) next="rc-service sluice start" ;;
+	esac
+	info "It was not started. \"sudo $BIN check\" tells whether it can work here, \"sudo $next\" starts it"
+}
+
 main() {
 	[ "$(uname -s)" = Linux ] || fatal "sluice needs Linux: it programs its packet filter."
+	# shellcheck disable=SC2086 # one word for each argument
+	set -- ${INSTALL_SLUICE_EXEC-} "$@"
+	read_words "$@"
+	[ "${1-}" != agent ] || shift
 	become_root
 	find_service_manager
 	read_installed
-	set_args "$@"
+	# shellcheck disable=SC2086
+	set -- $OLD_ARGS "$@"
+	set_config "$@"
 	set_arch
+	trap leave EXIT
+	trap 'exit 1' HUP INT TERM
 	set_bin_dir
 	check_kube_proxy
 
-	trap leave EXIT
-	trap 'exit 1' HUP INT TERM
 	TMP=$(mktemp -d) || fatal "Cannot make a temporary directory. Set TMPDIR to a directory with 50 MB of free space."
 	if is_true "${INSTALL_SLUICE_SKIP_DOWNLOAD:-}"; then
 		use_program_in_place
 	else
 		download
 	fi
+	stage_config "$@"
 	stage_files
 	commit
 	service_enable
 	finished=yes
 	start
 	info "Installed: $("$BIN" version)"
-	info "\"sluice status\" tells how it is, sluice-uninstall.sh takes it away"
+	tell_next
 }
 
 main "$@"

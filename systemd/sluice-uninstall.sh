@@ -3,8 +3,15 @@
 {
 BIN_DIR=/usr/local/bin
 SYSTEMD_DIR=/etc/systemd/system
+INSTALL_CONFIG=/etc/rancher/sluice/config.yaml.d/90-install.yaml
 
-[ "$(id -u)" -eq 0 ] || exec sudo -- "$0" "$@"
+if [ "$(id -u)" -ne 0 ]; then
+	if command -v sudo >/dev/null; then
+		exec sudo -- "$0" "$@"
+	fi
+	echo "[ERROR] This must run as root: no sudo was found. Become root, by su for example, and run it again. Nothing was changed." >&2
+	exit 1
+fi
 code=0
 
 if command -v systemctl >/dev/null; then
@@ -28,8 +35,11 @@ if command -v systemctl >/dev/null; then
 	systemctl daemon-reload
 fi
 rm -f /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf
+rm -f "$INSTALL_CONFIG"
+rmdir "${INSTALL_CONFIG%/*}" 2>/dev/null # there may be other files
 rm -rf /var/lib/sluice /run/sluice /etc/rancher/sluice
 rmdir /etc/rancher 2>/dev/null # k3s keeps its configuration there, too
 rm -f "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
+echo "Kernel parameters stay as they are until this machine starts next: other programs may need them by now."
 exit $code
 }

@@ -3,6 +3,7 @@ package docs
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -55,32 +56,48 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// All that install.sh can be told is in its own head and in the document, and all name one release page.
+// All that install.sh can be told is in its own help and in the document, and all name one release page.
 func TestInstaller(t *testing.T) {
 	script, document := read(t, "install.sh"), read(t, "docs/install.md")
-	head, body, found := strings.Cut(script, "\n{\n")
-	if !found {
-		t.Fatal("install.sh has no brace after its head")
+	_, rest, found := strings.Cut(script, "\nusage() {\n\tcat <<END\n")
+	help, body, end := strings.Cut(rest, "\nEND\n")
+	if !found || !end {
+		t.Fatal("install.sh has no usage")
 	}
 	variable := regexp.MustCompile(`INSTALL_SLUICE_[A-Z_]+`)
 	for _, v := range variable.FindAllString(body, -1) {
-		if !strings.Contains(head, v+" ") || !strings.Contains(document, "`"+v+"`") {
-			t.Errorf("%s is not explained in the head of install.sh and in docs/install.md", v)
+		if !strings.Contains(help, v+" ") || !strings.Contains(document, "`"+v+"`") {
+			t.Errorf("%s is not explained in the help of install.sh and in docs/install.md", v)
 		}
 	}
-	for _, v := range variable.FindAllString(head+document, -1) {
+	for _, v := range variable.FindAllString(help+document, -1) {
 		if !strings.Contains(body, v) {
 			t.Errorf("install.sh does not know %s", v)
 		}
 	}
-	releases := regexp.MustCompile(`\nRELEASES=(\S+)\n`).FindStringSubmatch(body)
+	releases := regexp.MustCompile(`\nRELEASES=(\S+)\n`).FindStringSubmatch(script)
 	if releases == nil {
 		t.Fatal("install.sh has no RELEASES")
 	}
 	command := "curl -sfL " + releases[1] + "/latest/download/install.sh | sh -"
-	for file, text := range map[string]string{"install.sh": head, "docs/install.md": document, "README.md": read(t, "README.md")} {
+	for file, text := range map[string]string{"install.sh": script, "docs/install.md": document, "README.md": read(t, "README.md")} {
 		if !strings.Contains(text, command) {
 			t.Errorf("%s lacks %q", file, command)
+		}
+	}
+}
+
+// Who reads the README finds all documents.
+func TestReadOn(t *testing.T) {
+	readme := read(t, "README.md")
+	documents, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(documents) == 0 {
+		t.Fatal(documents, err)
+	}
+	for _, d := range documents {
+		name := "docs/" + filepath.Base(d)
+		if !strings.Contains(readme, "- ["+name+"]("+name+"): ") {
+			t.Errorf("README.md does not list %s", name)
 		}
 	}
 }

@@ -25,9 +25,20 @@ func TestFailures(t *testing.T) {
 		{"no server", "Cannot download", func(m *machine, _ *release) { m.env = []string{"INSTALL_SLUICE_URL=http://127.0.0.1:1"} }},
 		{"a page in place of hashes", "no release", func(_ *machine, r *release) { r.set(sums, "<html>Log in to this network</html>\n") }},
 		{"full disk for programs", "full", func(m *machine, _ *release) { m.fill("/usr/local/bin", 200<<10) }},
-		{"full disk for units", "full", func(m *machine, _ *release) {
-			m.fill("/etc/systemd/system", 4<<10) // for the unit, but not for the environment
-			m.env = []string{"SLUICE_X=1"}
+		{"full disk for the last files", "full", func(m *machine, _ *release) {
+			m.fill("/etc/modules-load.d", 1)
+			m.write("/etc/modules-load.d/filler.conf", strings.Repeat("#", 4096), 0o644)
+		}},
+		{"full disk for the options", "full", func(m *machine, _ *release) {
+			m.fill("/etc/rancher", 1)
+			m.write("/etc/rancher/filler", strings.Repeat("#", 4096), 0o644)
+		}},
+		{"a directory that cannot be made", "cannot be made", func(m *machine, _ *release) {
+			m.readOnly("/opt")
+			m.env = []string{"INSTALL_SLUICE_BIN_DIR=/opt/new/sluice"}
+		}},
+		{"options that the agent does not know", "unknown flag --no-such-flag", func(m *machine, _ *release) {
+			m.env = []string{"INSTALL_SLUICE_EXEC=--no-such-flag", "INSTALL_SLUICE_BIN_DIR=/usr/local/a/b"}
 		}},
 		{"full temporary directory", "Cannot download", func(m *machine, _ *release) { m.memory("/tmp", "100k") }},
 		{"no temporary directory", "TMPDIR", func(m *machine, _ *release) { m.readOnly("/tmp") }},
@@ -49,8 +60,7 @@ func TestFailures(t *testing.T) {
 		{"air gap without a program", "missing", func(m *machine, _ *release) {
 			m.env = []string{"INSTALL_SLUICE_SKIP_DOWNLOAD=true", "INSTALL_SLUICE_BIN_DIR=/usr/local/sbin"}
 		}},
-		{"an argument with a blank", "config.yaml", func(m *machine, _ *release) { m.env = []string{`INSTALL_SLUICE_EXEC=--x "a b"`} }},
-		{"a variable with a quote", "config.yaml", func(m *machine, _ *release) { m.env = []string{"SLUICE_X=a'b"} }},
+		{"a path with a blank", "absolute path", func(m *machine, _ *release) { m.env = []string{"INSTALL_SLUICE_BIN_DIR=/opt/a b"} }},
 		{"kube-proxy runs", "process ", func(m *machine, _ *release) { m.startKubeProxy() }},
 		{"rules of kube-proxy", "KUBE-SERVICES (iptables-save", func(m *machine, _ *release) { m.sh("iptables -t nat -N KUBE-SERVICES") }},
 		{"IPv6 rules of kube-proxy", "KUBE-SERVICES (ip6tables-save", func(m *machine, _ *release) { m.sh("ip6tables -t nat -N KUBE-SERVICES") }},
@@ -82,16 +92,18 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// files is what there is in the places of an installation, with sizes and times.
+// files is what there is in the places of an installation: directories, and files with sizes and times.
 func (m *machine) files() (list []string) {
 	m.t.Helper()
-	for _, dir := range []string{"/usr/local/bin", "/usr/local/sbin", "/etc/systemd/system", "/etc/modules-load.d", "/etc/sysctl.d", "/tmp"} {
+	for _, dir := range []string{"/usr/local", "/opt", "/etc/rancher", "/etc/systemd/system", "/etc/modules-load.d", "/etc/sysctl.d", "/tmp"} {
 		err := filepath.WalkDir(m.outside(dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+			if err != nil {
 				return err
 			}
 			info, err := d.Info()
-			if err == nil {
+			if err == nil && d.IsDir() {
+				list = append(list, strings.TrimPrefix(path, m.root))
+			} else if err == nil {
 				list = append(list, fmt.Sprintf("%v %d %v %s", info.Mode(), info.Size(), info.ModTime(), strings.TrimPrefix(path, m.root)))
 			}
 			return err

@@ -3,13 +3,17 @@ package install
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// installed is what there is after an installation.
+// config is where the options of an installation go.
+const config = "/etc/rancher/sluice/config.yaml.d/90-install.yaml"
+
+// installed is what there is after an installation without options.
 var installed = []string{
 	"-rw-r--r-- /etc/modules-load.d/sluice.conf",
 	"-rw-r--r-- /etc/sysctl.d/90-sluice.conf",
@@ -43,7 +47,8 @@ func TestLife(t *testing.T) {
 			r.put("v0", arch(), program("v0"))
 
 			m.mustInstall(r, "--cluster-cidr", "10.42.0.0/16,fd42::/56")
-			same(t, "files", installed, m.trace())
+			files := slices.DeleteFunc(m.trace(), func(line string) bool { return strings.HasPrefix(line, "d") })
+			same(t, "files", slices.Sorted(slices.Values(append(installed[:len(installed):len(installed)], "-rw-r--r-- "+config))), files)
 			same(t, "asked of systemd", []string{"systemctl daemon-reload", "systemctl enable sluice", "systemctl daemon-reload",
 				"systemctl reset-failed sluice", "systemctl restart --no-block sluice"}, m.asked())
 			same(t, "downloads", []string{"/sha256sum-" + arch() + ".txt", "/sluice-" + arch()}, r.downloads())
@@ -51,7 +56,7 @@ func TestLife(t *testing.T) {
 			if first == "" {
 				t.Fatal("no agent runs")
 			}
-			const start = "\nExecStart=/usr/local/bin/sluice agent --cluster-cidr 10.42.0.0/16,fd42::/56\n"
+			const start, given = "\nExecStart=/usr/local/bin/sluice agent\n", "given: --cluster-cidr 10.42.0.0/16,fd42::/56\n"
 			if unit := m.read("/etc/systemd/system/sluice.service"); !strings.Contains(unit, start) {
 				t.Errorf("the unit lacks %q:\n%s", start, unit)
 			}
@@ -82,8 +87,8 @@ func TestLife(t *testing.T) {
 				if after := m.agent(); after == "" || after == before {
 					t.Errorf("%s was not started: the agent is %q, it was %q", version, after, before)
 				}
-				if unit := m.read("/etc/systemd/system/sluice.service"); !strings.Contains(unit, start) {
-					t.Errorf("%s: the arguments are lost:\n%s", version, unit)
+				if text := m.read(config); !strings.HasSuffix(text, "\n"+given) {
+					t.Errorf("%s: the options are lost:\n%s", version, text)
 				}
 				same(t, "cache", "the cache", m.read("/var/lib/sluice/objects.db"))
 			}
@@ -126,6 +131,7 @@ func TestArchitectures(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	const unit, binary = "/etc/systemd/system/sluice.service", "/usr/local/bin/sluice"
+	const restart = "systemctl restart --no-block sluice"
 	for _, test := range []struct {
 		name  string
 		env   []string
@@ -133,22 +139,28 @@ func TestSettings(t *testing.T) {
 		file  string // has
 		text  string
 		asked string // the last that systemd was asked
+		says  string
 	}{
 		{"arguments in a variable", []string{"INSTALL_SLUICE_EXEC=agent --v 4 --healthz-bind-address=[::]:10256"}, nil,
-			unit, "ExecStart=" + binary + " agent --v 4 --healthz-bind-address=[::]:10256\n", "systemctl restart --no-block sluice"},
-		{"the command's name in front", nil, []string{"agent", "--v", "4"}, unit, "ExecStart=" + binary + " agent --v 4\n", "systemctl restart --no-block sluice"},
-		{"options in the environment", []string{"SLUICE_CLUSTER_CIDR=10.42.0.0/16", "SLUICE_HOSTNAME_OVERRIDE=a b"}, nil,
-			unit + ".env", "SLUICE_CLUSTER_CIDR='10.42.0.0/16'\nSLUICE_HOSTNAME_OVERRIDE='a b'\n", "systemctl restart --no-block sluice"},
-		{"not started", []string{"INSTALL_SLUICE_SKIP_START=true"}, nil, binary, "sluice v1", "systemctl enable sluice"},
-		{"not enabled", []string{"INSTALL_SLUICE_SKIP_ENABLE=true"}, nil, binary, "sluice v1", "systemctl daemon-reload"},
-		{"another directory", []string{"INSTALL_SLUICE_BIN_DIR=/opt/sluice"}, nil, unit, "ExecStart=/opt/sluice/sluice agent\n", "systemctl restart --no-block sluice"},
+			config, "\ngiven: --v 4 --healthz-bind-address=[::]:10256\n", restart, "sluice status"},
+		{"the command's name in front", nil, []string{"agent", "--v", "4"}, config, "\ngiven: --v 4\n", restart, ""},
+		{"a blank and quotes", nil, []string{"--hostname-override=a \"'b"}, config, "\ngiven: --hostname-override=a \"'b\n", restart, ""},
+		{"options in the environment", []string{"SLUICE_CLUSTER_CIDR=10.42.0.0/16", "SLUICE_HOSTNAME_OVERRIDE=a 'b"}, nil,
+			config, "\nSLUICE_CLUSTER_CIDR=10.42.0.0/16\nSLUICE_HOSTNAME_OVERRIDE=a 'b\n", restart, ""},
+		{"an option without effect", nil, []string{"--idle"}, config, "\ngiven: --idle\n", restart, "[WARN]  --idle has no effect"},
+		{"not started", []string{"INSTALL_SLUICE_SKIP_START=true"}, nil, binary, "sluice v1", "systemctl enable sluice", `"sudo systemctl start sluice" starts it`},
+		{"not enabled", []string{"INSTALL_SLUICE_SKIP_ENABLE=true"}, nil, binary, "sluice v1", "systemctl daemon-reload", `"sudo systemctl enable --now sluice" starts it`},
+		{"another directory", []string{"INSTALL_SLUICE_BIN_DIR=/opt/sluice"}, nil, unit, "ExecStart=/opt/sluice/sluice agent\n", restart, "/opt/sluice/sluice-uninstall.sh"},
+		{"another configuration", nil, []string{"--v=4", "--config", "/etc/a.yaml"}, unit, "ExecStart=" + binary + " agent --config /etc/a.yaml\n", restart, ""},
+		{"options there", []string{"SLUICE_CONFIG=/etc/a.yaml"}, []string{"--v=4"}, "/etc/a.yaml.d/90-install.yaml", "given: --v=4\n", restart, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, r := newMachine(t), newRelease(t)
-			var clean []string
 			r.put("", arch(), program("v1"))
 			m.env = test.env
-			m.mustInstall(r, test.args...)
+			if out := m.mustInstall(r, test.args...); !strings.Contains(out, test.says) || strings.Contains(out, "was not started") == strings.Contains(test.asked, "restart") {
+				t.Errorf("it does not say %q, or says of a start what is wrong:\n%s", test.says, out)
+			}
 			if text := m.read(test.file); !strings.Contains(text, test.text) {
 				t.Errorf("%s lacks %q:\n%s", test.file, test.text, text)
 			}
@@ -162,6 +174,7 @@ func TestSettings(t *testing.T) {
 				t.Error("a second run without the settings changed something")
 			}
 			uninstall := "/usr/local/bin/sluice-uninstall.sh"
+			var clean []string
 			if test.name == "another directory" {
 				uninstall = "/opt/sluice/sluice-uninstall.sh"
 				clean = []string{"drwxr-xr-x /opt/sluice"}
@@ -171,6 +184,66 @@ func TestSettings(t *testing.T) {
 			}
 			same(t, "what is left", clean, m.trace())
 		})
+	}
+}
+
+// Options that are given again change those alone; INSTALL_SLUICE_EXEC that is empty begins anew. What an
+// earlier version had in the service's file goes into the configuration.
+func TestOptionsAgain(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	r.put("", arch(), program("v1"))
+	m.mustInstall(r, "--v", "1")
+	m.mustInstall(r, "--v", "2")
+	if text := m.read(config); !strings.HasSuffix(text, "\ngiven: --v 1\ngiven: --v 2\n") {
+		t.Errorf("the program was not given the earlier options:\n%s", text)
+	}
+	m.env = []string{"INSTALL_SLUICE_EXEC="}
+	m.mustInstall(r)
+	if text := m.read(config); strings.Contains(text, "given:") {
+		t.Errorf("options are left:\n%s", text)
+	}
+	m.env = nil
+	const unit = "/etc/systemd/system/sluice.service"
+	m.write(unit, strings.Replace(m.read(unit), "sluice agent\n", "sluice agent --v 3\n", 1), 0o644)
+	m.mustInstall(r)
+	if text := m.read(config); !strings.HasSuffix(text, "\ngiven: --v 3\n") || !strings.Contains(m.read(unit), "sluice agent\n") {
+		t.Errorf("the options of the service's file are lost, or stayed there:\n%s", text)
+	}
+}
+
+// Words that are no options install nothing.
+func TestWords(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		env  string
+		code int
+		want string
+	}{
+		{[]string{"--help"}, "", 0, "INSTALL_SLUICE_EXEC "},
+		{[]string{"-h"}, "", 0, "INSTALL_SLUICE_EXEC "},
+		{[]string{"help"}, "", 0, "INSTALL_SLUICE_EXEC "},
+		{[]string{"--v", "4", "--help"}, "", 0, "INSTALL_SLUICE_EXEC "},
+		{nil, "INSTALL_SLUICE_EXEC=agent --help", 0, "INSTALL_SLUICE_EXEC "},
+		{[]string{"uninstall"}, "", 1, "sudo sluice-uninstall.sh"},
+		{[]string{"server"}, "", 1, `"server" is nothing to install with`},
+		{nil, "INSTALL_SLUICE_EXEC=server --v 4", 1, `"server" is nothing to install with`},
+		{[]string{"--no-such-flag"}, "", 1, `The options cannot be used: unknown flag --no-such-flag See "sluice agent --help". Nothing was changed.`},
+	} {
+		for _, shell := range [][]string{{"/bin/dash"}, {"/bin/busybox", "ash"}} {
+			m, r := newMachine(t), newRelease(t)
+			r.put("", arch(), program("v1"))
+			m.settle()
+			m.shell = shell
+			if test.env != "" {
+				m.env = []string{test.env}
+			}
+			out, code := m.install(r, test.args...)
+			if code != test.code || !strings.Contains(out, test.want) {
+				t.Errorf("%v %q %q: exit code %d, want %d and %q:\n%s", shell, test.args, test.env, code, test.code, test.want, out)
+			}
+			same(t, "what was written", []string(nil), m.trace())
+			same(t, "asked of systemd", []string(nil), m.asked())
+		}
 	}
 }
 
@@ -229,10 +302,10 @@ func TestOpenRC(t *testing.T) {
 	m.env = []string{"SLUICE_V=4"}
 	m.mustInstall(r, "--cluster-cidr", "10.42.0.0/16")
 	same(t, "asked of OpenRC", []string{"rc-update add sluice boot", "rc-service sluice restart", "rc-service --quiet sluice status"}, m.asked())
-	same(t, "environment", "export SLUICE_V='4'\n", m.read("/etc/conf.d/sluice"))
+	same(t, "options", "given: --cluster-cidr 10.42.0.0/16\nSLUICE_V=4\n", strings.SplitAfterN(m.read(config), "\n", 2)[1])
 	m.env = nil
 	m.mustInstall(r)
-	const start = "\ncommand=/usr/local/bin/sluice\ncommand_args=\"agent --cluster-cidr 10.42.0.0/16\"\n"
+	const start = "\ncommand=/usr/local/bin/sluice\ncommand_args=\"agent\"\n"
 	if service := m.read("/etc/init.d/sluice"); !strings.Contains(service, start) {
 		t.Errorf("the service lacks %q:\n%s", start, service)
 	}

@@ -26,6 +26,7 @@ func TestRules(t *testing.T) {
 	m.settle()
 	r.put("", arch(), string(program))
 	m.mustInstall(r, "--manifests", "/srv", "--hostname-override", "node", "--cluster-cidr", "10.244.0.0/16")
+	same(t, "options", "cluster-cidr:\n- 10.244.0.0/16\nhostname-override: node\nmanifests: /srv\n", strings.SplitAfterN(m.read(config), "\n", 2)[1])
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log of the agent:\n%s", m.read(fakes+"/agent.log"))

@@ -13,12 +13,28 @@ import (
 	"testing"
 )
 
-// program is a stand-in for a version of sluice. It is larger than a file system that is full.
+// program is a stand-in for a version of sluice. It is larger than a file system that is full. What it is to write into
+// a configuration file it writes as it was given.
 func program(version string) string {
 	return fmt.Sprintf(`#!/bin/sh
 case $1 in
 version) echo "sluice %[1]s" ;;
-agent) exec /bin/sleep 1000 ;;
+agent)
+	given=
+	while shift && [ $# -gt 0 ]; do
+		case $1 in
+		--no-such-flag) echo "sluice: unknown flag $1" >&2; echo 'See "sluice agent --help".' >&2; exit 2 ;;
+		--idle) echo "sluice: $1 has no effect" >&2; given="$given $1" ;;
+		--write-config-to)
+			{ [ -z "$given" ] || echo "given:$given"; env | grep '^SLUICE_' | grep -v CONFIG | sort; } >>"$2"
+			exit 0
+			;;
+		--config) shift ;;
+		*) given="$given $1" ;;
+		esac
+	done
+	exec /bin/sleep 1000
+	;;
 cleanup) echo "cleanup by %[1]s" >>%[2]s/log ;;
 esac
 exit
