@@ -1,16 +1,12 @@
 package iptables
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"strings"
 
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
-
-	"sluice/proxy"
+	"sluice/proxy/nft"
 )
 
 // Cleanup removes all chains of ours, and the rules that lead to them.
@@ -58,7 +54,7 @@ func Cleanup(ctx context.Context, opts Options, keep string) (removed bool, err 
 			continue
 		case errors.As(err, &incompatible):
 			// On some machines nft's rules are in tables of these names. It matters only where ours are there, too.
-			if has, listed := hasChains(opts); listed == nil && !has {
+			if has, err := nft.ChainsExist(nft.Options{Family: opts.Family, NetNS: opts.NetNS}, prefix); err == nil && !has {
 				continue
 			}
 			errs = append(errs, err)
@@ -75,27 +71,4 @@ func Cleanup(ctx context.Context, opts Options, keep string) (removed bool, err 
 		}
 	}
 	return removed, errors.Join(errs...)
-}
-
-// hasChains asks nf_tables itself whether there is a chain of ours in any table of the family.
-func hasChains(opts Options) (bool, error) {
-	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: opts.NetNS})
-	if err != nil {
-		return false, err
-	}
-	defer nl.Close()
-	family := byte(unix.NFPROTO_IPV4)
-	if opts.Family == proxy.IPv6 {
-		family = unix.NFPROTO_IPV6
-	}
-	chains, err := nl.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETCHAIN, Flags: netlink.Request | netlink.Dump},
-		Data:   []byte{family, 0, 0, 0}, // struct nfgenmsg
-	})
-	for _, c := range chains {
-		if bytes.Contains(c.Data, prefixBytes) {
-			return true, err
-		}
-	}
-	return false, err
 }

@@ -49,10 +49,10 @@ func TestListing(t *testing.T) {
 
 func TestTarget(t *testing.T) {
 	for line, want := range map[string]string{
-		`-A INPUT -j ACCEPT`:                                               "ACCEPT",
-		`-A INPUT -g SLUICE-A`:                                             "SLUICE-A",
-		`-A INPUT -p tcp`:                                                  "",
-		`-A INPUT -j`:                                                      "",
+		`-A INPUT -j ACCEPT`:   "ACCEPT",
+		`-A INPUT -g SLUICE-A`: "SLUICE-A",
+		`-A INPUT -p tcp`:      "",
+		`-A INPUT -j`:          "",
 		`-A INPUT -m comment --comment "see -j SLUICE-A" -j DROP`:          "DROP",
 		`-A INPUT -m comment --comment "a \" -j SLUICE-A" -j DROP`:         "DROP",
 		`-A INPUT -m comment --comment "it\'s -j SLUICE-A" -j LOG --log-x`: "LOG",

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +27,7 @@ var inetFamilies = []struct {
 // BaseChains lists the base chains of all tables. Where the kernel has no nf_tables there are none.
 func BaseChains(opts Options) ([]BaseChain, error) {
 	c, err := dial(opts.NetNS)
-	if errors.Is(err, unix.EPROTONOSUPPORT) {
+	if absent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -44,8 +43,8 @@ func BaseChains(opts Options) ([]BaseChain, error) {
 				chains = append(chains, chain)
 			}
 		})
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-			continue // the kernel has not this family
+		if absent(err) {
+			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list the chains of family %s: %w", f.name, err)
