@@ -45,7 +45,7 @@ func (l *loop) status() status.Status {
 		f := p.status()
 		s.Families = append(s.Families, f)
 		if f.Services > 0 || s.Detection == "" { // a family that no Service uses is of no interest
-			s.Detection = strings.TrimSpace(s.Detection + " " + p.detection)
+			s.Detection = strings.TrimSpace(s.Detection + "\n" + p.detection)
 		}
 		for plan := range p.state.Plans() {
 			served[plan.Name] = true

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // DetectionFlags are the flags of local detection.
@@ -51,8 +52,12 @@ func (flags DetectionFlags) Select(f Family, podCIDRs []string) (d Detection, wh
 }
 
 func byCIDR(mode DetectMode, f Family, cidrs []netip.Prefix, from string) (Detection, string, error) {
+	var texts []string
+	for _, c := range cidrs {
+		texts = append(texts, c.String())
+	}
 	return Detection{Mode: mode, PodCIDRs: cidrs},
-		fmt.Sprintf("%v: sources in %v count as pods (%s: %s).", f, cidrs, mode, from), nil
+		fmt.Sprintf("%v: sources in %s count as pods (%s: %s).", f, strings.Join(texts, " and "), mode, from), nil
 }
 
 func byInterface(mode DetectMode, f Family, name, flag string) (Detection, string, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -13,9 +12,8 @@ import (
 
 // cluster looks at where objects come from.
 func (l *looker) cluster() []Item {
-	if dir := l.Config.Manifests; dir != "" {
-		_, err := os.ReadDir(dir)
-		return []Item{judgeManifests(dir, err)}
+	if l.manifests != nil {
+		return judgeManifests(l.manifests)
 	}
 	name := l.Config.NodeName
 	if name == "" {
@@ -25,17 +23,6 @@ func (l *looker) cluster() []Item {
 	defer cancel()
 	a, err := kube.Check(ctx, l.Config.Kubeconfig, name)
 	return judgeAccess(a, err, l.Now)
-}
-
-func judgeManifests(dir string, err error) Item {
-	const name = "manifests"
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return unseen(name, err)
-	case err != nil:
-		return fail(name, "make the directory, or correct --manifests", "%v", err)
-	}
-	return ok(name, "%s", dir)
 }
 
 // soon is how long before its end a client certificate is worth a warning. k3s renews its own

@@ -56,7 +56,7 @@ func (fw *forward) reader() iptables.Listing {
 var podChains = []string{"FLANNEL-FWD", "CNI-FORWARD", "cali-FORWARD", "CILIUM_FORWARD", "WEAVE-NPC"}
 
 // judgeForward is about a policy that drops what goes on to an endpoint.
-func judgeForward(variant string, f proxy.Family, fw forward, pods string) Item {
+func judgeForward(variant string, f proxy.Family, fw forward, pods podRanges) Item {
 	name := fmt.Sprintf("FORWARD of %s (%v)", variant, f)
 	if !fw.drop {
 		return ok(name, "accepts")
@@ -67,27 +67,46 @@ func judgeForward(variant string, f proxy.Family, fw forward, pods string) Item 
 		}
 	}
 	program := strings.Replace(variant, "iptables", map[proxy.Family]string{proxy.IPv4: "iptables", proxy.IPv6: "ip6tables"}[f], 1)
-	from, to := false, false
-	for _, rule := range fw.accept {
-		from = from || strings.Contains(rule+" ", "-s "+pods+" ")
-		to = to || strings.Contains(rule+" ", "-d "+pods+" ")
+	accepts := func(side string) bool {
+		for _, p := range pods.list {
+			if !slices.ContainsFunc(fw.accept, func(rule string) bool { return strings.Contains(rule+" ", side+" "+p+" ") }) {
+				return false
+			}
+		}
+		return len(pods.list) > 0
 	}
-	both := func(chain string) string {
-		return fmt.Sprintf("%[1]s -I %[2]s -s %[3]s -j ACCEPT && %[1]s -I %[2]s -d %[3]s -j ACCEPT", program, chain, pods)
+	if accepts("-s") && accepts("-d") {
+		return ok(name, "drops, but rules accept %s", strings.Join(pods.list, " and "))
 	}
+	// remedy makes a command of each side of each range.
+	remedy := func(format string, sides ...string) string {
+		list, hint := pods.each()
+		var commands []string
+		for _, p := range list {
+			for _, side := range sides {
+				commands = append(commands, fmt.Sprintf(format, side, p))
+			}
+		}
+		return strings.Join(commands, " && ") + hint
+	}
+	var item Item
 	switch {
-	case from && to:
-		return ok(name, "drops, but rules accept %s", pods)
 	case fw.chains["ufw-before-forward"]:
-		return fail(name, fmt.Sprintf("ufw route allow from %[1]s && ufw route allow to %[1]s", pods), "ufw drops what it forwards to endpoints")
+		item = fail(name, remedy("ufw route allow %s %s", "from", "to"), "ufw drops what it forwards to endpoints")
 	case fw.chains["DOCKER-USER"]:
-		return fail(name, both("DOCKER-USER"), "Docker's policy drops what is forwarded to endpoints")
+		item = fail(name, remedy(program+" -I DOCKER-USER %s %s -j ACCEPT", "-s", "-d"), "Docker's policy drops what is forwarded to endpoints")
+	default:
+		item = fail(name, remedy(program+" -I FORWARD %s %s -j ACCEPT", "-s", "-d"), "the policy drops what is forwarded to endpoints")
 	}
-	return fail(name, both("FORWARD"), "the policy drops what is forwarded to endpoints")
+	if pods.others && len(pods.list) == 0 {
+		item.Level = Warn
+		item.Detail += fmt.Sprintf("; no pods of %v are known", f)
+	}
+	return item
 }
 
 // judgeBaseChains is about chains of nftables that drop what is forwarded. Whether a rule of them accepts it before cannot be told.
-func judgeBaseChains(chains []nft.BaseChain, pods func(v6 bool) string) []Item {
+func judgeBaseChains(chains []nft.BaseChain, pods func(proxy.Family) podRanges) []Item {
 	var items []Item
 	firewalld := false
 	for _, c := range chains {
@@ -100,18 +119,29 @@ func judgeBaseChains(chains []nft.BaseChain, pods func(v6 bool) string) []Item {
 			continue
 		}
 		var lines []string
-		for _, match := range []string{"ip", "ip6"} {
-			if c.Family == match || c.Family == "inet" {
-				for _, side := range []string{"saddr", "daddr"} {
-					lines = append(lines, fmt.Sprintf("nft insert rule %s %s %s %s %s %s accept", c.Family, c.Table, c.Name, match, side, pods(match == "ip6")))
+		hint := ""
+		for f, match := range map[proxy.Family]string{proxy.IPv4: "ip", proxy.IPv6: "ip6"} {
+			if p := pods(f); (c.Family == match || c.Family == "inet") && !(p.others && len(p.list) == 0) {
+				var list []string
+				list, hint = p.each()
+				for _, r := range list {
+					for _, side := range []string{"saddr", "daddr"} {
+						lines = append(lines, fmt.Sprintf("nft insert rule %s %s %s %s %s %s accept", c.Family, c.Table, c.Name, match, side, r))
+					}
 				}
 			}
 		}
-		items = append(items, warn(fmt.Sprintf("nftables chain %s %s %s", c.Family, c.Table, c.Name), strings.Join(lines, " && "),
+		slices.Sort(lines)
+		if len(lines) == 0 {
+			continue // no pods of its family
+		}
+		items = append(items, warn(fmt.Sprintf("nftables chain %s %s %s", c.Family, c.Table, c.Name), strings.Join(lines, " && ")+hint,
 			"drops what it forwards to endpoints, unless one of its rules accepts it"))
 	}
 	if firewalld {
-		items = append(items, warn("firewalld", fmt.Sprintf("firewall-cmd --permanent --zone=trusted --add-source=%s && firewall-cmd --reload", pods(false)),
+		all := podRanges{list: append(pods(proxy.IPv4).list, pods(proxy.IPv6).list...)}
+		list, hint := all.each()
+		items = append(items, warn("firewalld", "firewall-cmd --permanent --zone=trusted --add-source="+strings.Join(list, " --add-source=")+" && firewall-cmd --reload"+hint,
 			"is on: it rejects what is forwarded to pods, unless their range is in a zone that accepts it"))
 	}
 	if len(items) == 0 {

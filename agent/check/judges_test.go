@@ -4,13 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"sluice/agent/kube"
+	"sluice/agent/status"
 	"sluice/proxy"
 	"sluice/proxy/kubeproxy"
 	"sluice/proxy/nft"
@@ -80,7 +85,7 @@ func TestJudgeOthers(t *testing.T) {
 		{"chains", judgeLeftovers([]kubeproxy.Leftover{serving}, nil), want{Fail, "table nat of iptables-nft", "sluice cleanup --kube-proxy"}},
 		{"table", judgeLeftovers([]kubeproxy.Leftover{table}, none), want{Fail, "nftables table kube-proxy", "sluice cleanup --kube-proxy"}},
 		{"canary", judgeLeftovers([]kubeproxy.Leftover{canary}, nil), want{Warn, "serve nothing", "sluice cleanup --kube-proxy"}},
-		{"kept ones alone", judgeLeftovers([]kubeproxy.Leftover{kept}, nil), want{OK, "none", ""}},
+		{"kept ones alone", judgeLeftovers([]kubeproxy.Leftover{kept}, nil), want{OK, "KUBE-MARK-MASQ in table nat of iptables-nft", ""}},
 		{"not seen", judgeLeftovers(nil, none), want{Warn, "not permitted", "root"}},
 
 		{"no k3s", judgeK3s(k3s{}), want{OK, "not on this machine", ""}},
@@ -100,6 +105,7 @@ func TestJudgeOthers(t *testing.T) {
 }
 
 func TestJudgeForward(t *testing.T) {
+	pods := podRanges{list: []string{"10.42.0.0/16"}}
 	tests := []struct {
 		what, save string
 		want       want
@@ -120,12 +126,51 @@ func TestJudgeForward(t *testing.T) {
 		if err := fw.reader().Read(strings.NewReader(test.save), "iptables-save", ""); err != nil {
 			t.Errorf("%s: %v", test.what, err)
 		}
-		compare(t, test.what, judgeForward("iptables-nft", proxy.IPv4, fw, "10.42.0.0/16"), test.want)
+		compare(t, test.what, judgeForward("iptables-nft", proxy.IPv4, fw, pods), test.want)
 	}
 }
 
+// What is not known of the pods' ranges is not made up, and all that is known is used.
+func TestJudgeForwardRanges(t *testing.T) {
+	var fw forward
+	if err := fw.reader().Read(strings.NewReader("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 10.42.0.0/16 -j ACCEPT\n-A FORWARD -d 10.42.0.0/16 -j ACCEPT\nCOMMIT\n"), "iptables-save", ""); err != nil {
+		t.Fatal(err)
+	}
+	two := podRanges{list: []string{"10.42.0.0/16", "10.43.0.0/16"}}
+	compare(t, "one of two", judgeForward("iptables-nft", proxy.IPv4, fw, two), want{Fail, "policy",
+		"-I FORWARD -s 10.42.0.0/16 -j ACCEPT && iptables-nft -I FORWARD -d 10.42.0.0/16 -j ACCEPT && iptables-nft -I FORWARD -s 10.43.0.0/16 -j ACCEPT && "})
+	compare(t, "unknown", judgeForward("iptables-nft", proxy.IPv4, fw, podRanges{}), want{Fail, "policy", "-d PODS -j ACCEPT (PODS is the pods' address range, which is not known"})
+	compare(t, "pods of the other family", judgeForward("iptables-nft", proxy.IPv6, fw, podRanges{others: true}), want{Warn, "no pods of IPv6 are known", "-d PODS"})
+}
+
+func TestPodRanges(t *testing.T) {
+	l := looker{Options: Options{Root: t.TempDir()}}
+	check := func(what string, v4, v6 podRanges) {
+		t.Helper()
+		if diff := cmp.Diff([]podRanges{v4, v6}, []podRanges{l.pods(proxy.IPv4), l.pods(proxy.IPv6)}, cmp.AllowUnexported(podRanges{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	check("unknown", podRanges{}, podRanges{})
+	l.manifests = &manifests{podCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}}
+	check("the Node's", podRanges{list: []string{"10.1.0.0/24"}}, podRanges{others: true})
+	file := l.path("run/flannel/subnet.env")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/24\nFLANNEL_IPV6_NETWORK=fd42::/56\nFLANNEL_MTU=1450\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("flannel's", podRanges{list: []string{"10.42.0.0/16"}, others: true}, podRanges{list: []string{"fd42::/56"}, others: true})
+	l.Config.ClusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("10.3.0.0/16")}
+	check("configured", podRanges{list: []string{"10.2.0.0/16", "10.3.0.0/16"}}, podRanges{others: true})
+}
+
 func TestJudgeBaseChains(t *testing.T) {
-	pods := func(v6 bool) string { return map[bool]string{false: "10.42.0.0/16", true: "fd42::/56"}[v6] }
+	pods := func(f proxy.Family) podRanges {
+		return podRanges{list: []string{map[proxy.Family]string{proxy.IPv4: "10.42.0.0/16", proxy.IPv6: "fd42::/56"}[f]}, others: true}
+	}
 	at := func(c nft.BaseChain) []Item { return judgeBaseChains([]nft.BaseChain{c}, pods) }
 	forward := uint32(unix.NF_INET_FORWARD)
 	tests := []struct {
@@ -137,7 +182,7 @@ func TestJudgeBaseChains(t *testing.T) {
 		{"input", nft.BaseChain{Family: "inet", Table: "fw", Name: "in", Hook: unix.NF_INET_LOCAL_IN, Drop: true}, want{OK, "none", ""}},
 		{"iptables' own", nft.BaseChain{Family: "ip", Table: "filter", Name: "FORWARD", Hook: forward, Drop: true}, want{OK, "none", ""}},
 		{"dropping", nft.BaseChain{Family: "inet", Table: "fw", Name: "fwd", Hook: forward, Drop: true}, want{Warn, "drops", "nft insert rule inet fw fwd ip6 daddr fd42::/56 accept"}},
-		{"firewalld", nft.BaseChain{Family: "inet", Table: "firewalld", Name: "filter_FORWARD", Hook: forward}, want{Warn, "rejects", "--zone=trusted --add-source=10.42.0.0/16"}},
+		{"firewalld", nft.BaseChain{Family: "inet", Table: "firewalld", Name: "filter_FORWARD", Hook: forward}, want{Warn, "rejects", "--zone=trusted --add-source=10.42.0.0/16 --add-source=fd42::/56 &&"}},
 	}
 	for _, test := range tests {
 		items := at(test.chain)
@@ -206,15 +251,17 @@ func TestJudgeMachine(t *testing.T) {
 		{"no space", judgeCache(directory{path: "/d", made: "/d", writable: true, free: 1 << 20}, true), want{Fail, "1 MB", "room"}},
 		{"a file", judgeCache(directory{path: "/d", made: "/d", err: errors.New("/d is not a directory")}, true), want{Fail, "not a directory", "--data-dir"}},
 
+		{"an agent", judgeSocket("/s", 412, nil), want{OK, "pid 412", ""}},
+		{"no agent", judgeSocket("/s", 0, &status.NotRunningError{Socket: "/s"}), want{OK, "no agent runs at /s", ""}},
+		{"no access", judgeSocket("/s", 0, fmt.Errorf("ask: %w", fs.ErrPermission)), want{Warn, "needs root", "root"}},
+		{"no socket", judgeSocket("/s", 0, errors.New("/s is not a socket")), want{Fail, "not a socket", "--socket"}},
+
 		{"free port", judgePort("healthz port", 10256, false, ""), want{OK, "free", ""}},
 		{"ours", judgePort("healthz port", 10256, true, "sluice"), want{OK, "sluice", ""}},
 		{"kube-proxy", judgePort("metrics port", 10249, true, "kube-proxy"), want{Fail, "kube-proxy runs", "cleanup --kube-proxy"}},
 		{"k3s", judgePort("metrics port", 10249, true, "k3s-server"), want{Fail, "k3s-server", "disable-kube-proxy"}},
 		{"someone", judgePort("metrics port", 10249, true, "nginx"), want{Fail, "nginx", "--metrics-bind-address"}},
 		{"someone unseen", judgePort("metrics port", 10249, true, ""), want{Warn, "cannot be seen", "--metrics-bind-address"}},
-
-		{"manifests", judgeManifests("/m", nil), want{OK, "/m", ""}},
-		{"no manifests", judgeManifests("/m", fs.ErrNotExist), want{Fail, "exist", "--manifests"}},
 	}
 	for _, test := range tests {
 		compare(t, test.what, test.got, test.want)
@@ -244,4 +291,30 @@ func TestJudgeKernel(t *testing.T) {
 	r = probe.Result{Host: host, NFTables: &probe.Set{Name: probe.NFTables, Features: []probe.Feature{feature("IPv4", false)}}}
 	compare(t, "no mode", judgeMode(r, probe.Auto), want{Fail, "CONFIG_NFT_NUMGEN", "below"})
 	compare(t, "no modules", judgeModules(probe.Host{Kernel: "6.12"}), want{Warn, "6.12", "start the machine again"})
+}
+
+// The report tells what was looked at from what was not, and in one line.
+func TestSummary(t *testing.T) {
+	several := errors.New("iptables-save v1.8:\n  Could not fetch rule set:\n" + strings.Repeat("x", 500))
+	for want, items := range map[string][]Item{
+		"no failures, no warnings": {ok("a", "")},
+		"1 failure, 2 warnings":    {fail("a", "r", ""), warn("b", "r", ""), warn("c", "r", "")},
+		"no failures, 1 warning; 2 of 4 things could not be looked at: run sluice check as root": {ok("a", ""), warn("b", "r", ""), unseen("c", several), unseen("d", fs.ErrPermission)},
+	} {
+		var r Report
+		for _, item := range items {
+			r.add(item)
+		}
+		if got := r.summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	denied := errors.New("iptables-save v1.8: Could not fetch rule set generation id: Permission denied (you must be root)")
+	compare(t, "denied", unseen("c", denied), want{Warn, "needs root", "as root"})
+	if detail := unseen("c", denied).Detail; detail != "needs root" {
+		t.Errorf("%q", detail)
+	}
+	if detail := unseen("c", several).Detail; strings.Contains(detail, "\n") || len(detail) > maxLine+50 || !strings.Contains(detail, "v1.8: Could not fetch") {
+		t.Errorf("%q", detail)
+	}
 }

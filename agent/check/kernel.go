@@ -1,8 +1,11 @@
 package check
 
 import (
+	"errors"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/proxy/conntrack"
 	"sluice/proxy/probe"
@@ -30,7 +33,7 @@ func judgeMode(r probe.Result, mode string) Item {
 	chosen, why, err := r.Choose(mode)
 	switch {
 	case err != nil && (r.NFTables == nil || r.NFTables.Err != ""):
-		return warn(name, "run sluice check as root", "could not be looked at: %v", err)
+		return unseen(name, err)
 	case err != nil:
 		return fail(name, "see the lines below", "%v", err)
 	case strings.Contains(why, "not served"):
@@ -52,7 +55,9 @@ func judgeModules(h probe.Host) Item {
 // taken does not need is a warning at most, and one line if nothing is missing.
 func judgeSet(h probe.Host, s probe.Set, spare bool) []Item {
 	if s.Err != "" {
-		return []Item{warn(s.Name, s.Remedy, "could not be tried: %s", s.Err)}
+		item := unseen(s.Name, errors.New(s.Err))
+		item.Remedy = s.Remedy
+		return []Item{item}
 	}
 	if spare && len(s.Missing()) == 0 {
 		return []Item{ok(s.Name, "has all that it needs")}
@@ -98,8 +103,11 @@ func judgeFeature(h probe.Host, name string, good []string, missing []probe.Feat
 // judgeConntrackAccess is about the deletion of stale UDP flows.
 func judgeConntrackAccess(err error) Item {
 	const name = "connection tracking over netlink"
+	if errors.Is(err, unix.EPERM) {
+		return unseen(name, err)
+	}
 	if err != nil {
-		return warn(name, "modprobe nf_conntrack_netlink (CONFIG_NF_CT_NETLINK), and run as root",
+		return warn(name, "modprobe nf_conntrack_netlink (CONFIG_NF_CT_NETLINK)",
 			"UDP flows to endpoints that are gone cannot be ended: %v", err)
 	}
 	return ok(name, "")

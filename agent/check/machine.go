@@ -9,11 +9,39 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/agent/status"
 )
 
-// machine looks at the clock, the cache's directory and the ports.
+// machine looks at the clock, the cache's directory, the socket and the ports.
 func (l *looker) machine() []Item {
-	return append([]Item{l.clock(), l.cache()}, l.ports()...)
+	return append([]Item{l.clock(), l.cache(), l.socket()}, l.ports()...)
+}
+
+// socket asks at --socket whether an agent runs already.
+func (l *looker) socket() Item {
+	info, err := os.Lstat(l.Config.Socket)
+	if err == nil && info.Mode().Type() != fs.ModeSocket {
+		err = fmt.Errorf("%s is not a socket", l.Config.Socket)
+		return judgeSocket(l.Config.Socket, 0, err)
+	}
+	s, err := status.Client{Socket: l.Config.Socket}.Status(l.ctx)
+	return judgeSocket(l.Config.Socket, s.PID, err)
+}
+
+// judgeSocket is about the status socket; pid is the agent that answered.
+func judgeSocket(path string, pid int, err error) Item {
+	const name = "status socket"
+	_, none := errors.AsType[*status.NotRunningError](err)
+	switch {
+	case err == nil:
+		return ok(name, "an agent runs (pid %d)", pid)
+	case none:
+		return ok(name, "no agent runs at %s", path)
+	case errors.Is(err, fs.ErrPermission):
+		return unseen(name, err)
+	}
+	return fail(name, "remove what is there, or set --socket", "%s", oneLine(err.Error()))
 }
 
 // clock reads what there is to tell whether the time is right.

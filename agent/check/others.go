@@ -36,7 +36,7 @@ func (l *looker) others() []Item {
 				continue
 			}
 			used[v.Name] += fw.rules
-			items = append(items, judgeForward(v.Name, f, fw, l.pods(f == proxy.IPv6)))
+			items = append(items, judgeForward(v.Name, f, fw, l.pods(f)))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -55,12 +55,15 @@ func (l *looker) others() []Item {
 func judgeLeftovers(found []kubeproxy.Leftover, err error) Item {
 	const name = "kube-proxy's rules"
 	const remedy = "turn kube-proxy off (k3s: disable-kube-proxy: true on all servers), then: sluice cleanup --kube-proxy"
-	var serving, rest []string
+	var serving, rest, kept []string
 	for _, l := range found {
 		if l.Serves() {
 			serving = append(serving, l.String())
 		} else if len(l.Chains) > 0 {
 			rest = append(rest, l.String())
+		}
+		if len(l.Kept) > 0 {
+			kept = append(kept, fmt.Sprintf("%s in table %s of %s (%v)", strings.Join(l.Kept, " and "), l.Table, l.Place, l.Family))
 		}
 	}
 	switch {
@@ -70,6 +73,8 @@ func judgeLeftovers(found []kubeproxy.Leftover, err error) Item {
 		return unseen(name, err)
 	case len(rest) > 0:
 		return warn(name, remedy, "they serve nothing: %s", strings.Join(rest, ", "))
+	case len(kept) > 0:
+		return ok(name, "none but chains that other programs' rules lead to, which stay: %s", strings.Join(kept, ", "))
 	}
 	return ok(name, "none")
 }

@@ -38,14 +38,32 @@ func (r Report) Write(w io.Writer, colour bool) error {
 			fmt.Fprintf(&b, "    remedy: %s\n", item.Remedy)
 		}
 	}
+	level := OK
 	switch {
 	case r.Failures > 0:
-		fmt.Fprintf(&b, "\nSTATUS: %s\n", paint(Fail, fmt.Sprintf("%d (fail), %d warnings", r.Failures, r.Warnings)))
-	case r.Warnings > 0:
-		fmt.Fprintf(&b, "\nSTATUS: %s\n", paint(Warn, fmt.Sprintf("pass, %d warnings", r.Warnings)))
-	default:
-		fmt.Fprintf(&b, "\nSTATUS: %s\n", paint(OK, "pass"))
+		level = Fail
+	case r.Warnings+r.Unseen > 0:
+		level = Warn
 	}
+	fmt.Fprintf(&b, "\nSTATUS: %s\n", paint(level, r.summary()))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// summary counts what is not ok: "1 failure, 3 warnings".
+func (r Report) summary() string {
+	count := func(n int, noun string) string {
+		switch n {
+		case 0:
+			return "no " + noun + "s"
+		case 1:
+			return "1 " + noun
+		}
+		return fmt.Sprintf("%d %ss", n, noun)
+	}
+	text := count(r.Failures, "failure") + ", " + count(r.Warnings, "warning")
+	if r.Unseen > 0 {
+		text += fmt.Sprintf("; %d of %s could not be looked at: run sluice check as root", r.Unseen, count(len(r.Items), "thing"))
+	}
+	return text
 }

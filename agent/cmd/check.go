@@ -16,8 +16,7 @@ const maxFailures = 125
 
 // Check says what keeps the agent from working on this machine.
 func Check() *cli.Command {
-	flags := newConfigFlags("manifests", "kubeconfig", "hostname-override", "cluster-cidr", "proxy-mode",
-		"healthz-bind-address", "metrics-bind-address", "data-dir", "config")
+	flags := newConfigFlags() // all, so that it can be given what the agent is
 	output := outputFlag("json or yaml; a text for people without", "json", "yaml")
 	return &cli.Command{
 		Name:      "check",
@@ -26,11 +25,14 @@ func Check() *cli.Command {
 		Description: "Tries the features of the kernel that are needed, and looks at its\n" +
 			"parameters, at the rules of other programs, at the API server and at the\n" +
 			"machine. Each thing has a line with ok, warn or fail, and a remedy below if\n" +
-			"it is not ok. Changes nothing. Without root it looks at what it can.\n\n" +
+			"it is not ok. Changes nothing. Without root it looks at what it can, and says\n" +
+			"how much it could not. It takes the options of \"sluice agent\", whose\n" +
+			"environment variables and configuration files it reads, too.\n\n" +
 			"Exit codes: the number of failures, 125 at most; 0 with none. Wrong arguments\n" +
 			"are 2, with a message.\n\n" +
 			"Examples:\n" +
-			"   sluice check\n" +
+			"   sudo sluice check\n" +
+			"   sluice check --manifests ./examples --hostname-override node\n" +
 			"   sluice check -o json | jq '.items[] | select(.level != \"ok\")'",
 		Flags: flags.and(output),
 		Action: func(c *cli.Context) error {
@@ -40,11 +42,15 @@ func Check() *cli.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			cfg, _, err := flags.load() // the agent logs the warnings
+			cfg, warnings, err := flags.load()
 			if err != nil {
 				return err
 			}
-			r := check.Run(c.Context, check.Options{Config: cfg, Root: "/", Now: time.Now()})
+			if err := cfg.Validate(); err != nil {
+				return usageError(err)
+			}
+			warnings = append(warnings, cfg.WithoutEffect()...)
+			r := check.Run(c.Context, check.Options{Config: cfg, Warnings: warnings, Root: "/", Now: time.Now()})
 			if output.last() == "" {
 				err = r.Write(c.App.Writer, colourful(c.App.Writer))
 			} else {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ func TestCheckRemedies(t *testing.T) {
 	n.Must(t, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1")
 	n.Must(t, "ip", "link", "add", "d0", "type", "veth", "peer", "name", "d1")
 	names := []string{"FORWARD of iptables-nft (IPv4)", "rp_filter"}
-	_, items := checkIn(t, n)
+	_, items := checkIn(t, n, "--cluster-cidr", "10.9.0.0/16,fd09::/48")
 	for _, name := range names {
 		if items[name].Level == check.OK {
 			t.Fatalf("%+v", items[name])
@@ -104,7 +105,7 @@ func TestCheckRemedies(t *testing.T) {
 		command, _, _ := strings.Cut(items[name].Remedy, " (")
 		n.Must(t, "sh", "-c", command)
 	}
-	_, items = checkIn(t, n)
+	_, items = checkIn(t, n, "--cluster-cidr", "10.9.0.0/16,fd09::/48")
 	for _, name := range names {
 		if items[name].Level != check.OK {
 			t.Errorf("after the remedy: %+v", items[name])
@@ -144,9 +145,50 @@ func TestCheckText(t *testing.T) {
 	if code != 1 || errs != "" || strings.Contains(out, "\x1b") {
 		t.Errorf("exit code %d, %q, %s", code, errs, out)
 	}
-	for _, line := range []string{"Kernel:", "- nftables: reject: ok (IPv4, IPv6)", "- manifests: fail (", "    remedy: ", "STATUS: 1 (fail)"} {
+	for _, line := range []string{"Kernel:", "- nftables: reject: ok (IPv4, IPv6)", "- manifests: fail (", "    remedy: ", "STATUS: 1 failure, "} {
 		if !strings.Contains(out, "\n"+line) && !strings.HasPrefix(out, line) {
 			t.Errorf("no line %q in\n%s", line, out)
+		}
+	}
+}
+
+// What has no effect is a warning, and what the agent would refuse is refused.
+func TestCheckConfiguration(t *testing.T) {
+	n := lab.NewTestNamespace(t)
+	t.Setenv("SLUICE_ZLUSTER_CIDR", "10.42.0.0/16")
+	_, items := checkIn(t, n, "--socket", "/run/x.sock")
+	if item := items["options"]; item.Level != check.Warn || !strings.Contains(item.Detail, "SLUICE_ZLUSTER_CIDR") || !strings.Contains(item.Remedy, "SLUICE_CLUSTER_CIDR") {
+		t.Errorf("%+v", item)
+	}
+	if code, _, errs := sluiceIn(t, n, "check", "--data-dir", "d"); code != exitUsage || !strings.Contains(errs, "--data-dir") {
+		t.Errorf("exit code %d, %q", code, errs)
+	}
+}
+
+// Another user gets warnings of one line, and is told how little was looked at.
+func TestCheckUnprivileged(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+	n := lab.NewTestNamespace(t)
+	n.Must(t, "sysctl", "-qw", "net.ipv4.ip_forward=0")
+	dir := t.TempDir()
+	program := filepath.Join(dir, "sluice")
+	if out, err := exec.Command("go", "build", "-o", program, "sluice").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := n.Run(t.Context(), "", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "check", "--manifests", dir, "--data-dir", "/var/lib/sluice-none")
+	if err != nil || strings.Contains(text, ": fail") || !strings.Contains(text, "could not be looked at: run sluice check as root\n") || !strings.Contains(text, "- ip_forward: warn (it is off)") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for line := range strings.Lines(text) {
+		if len(line) > 1 && !strings.HasPrefix(line, "- ") && !strings.HasPrefix(line, "    remedy: ") && !strings.HasSuffix(line, ":\n") && !strings.HasPrefix(line, "STATUS: ") {
+			t.Errorf("a line of its own: %q", line)
 		}
 	}
 }

@@ -74,6 +74,8 @@ func (src *Sources) unknownVariables(options []Option) (warnings []string) {
 	for _, v := range src.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		known := slices.ContainsFunc(options, func(o Option) bool { return o.Env() == name })
+		// In a pod the kubelet sets these for a Service of the name "sluice".
+		known = known || strings.HasPrefix(name, EnvPrefix+"SERVICE_") || strings.HasPrefix(name, EnvPrefix+"PORT")
 		if strings.HasPrefix(name, EnvPrefix) && !known {
 			warnings = append(warnings, fmt.Sprintf("the environment variable %s sets no option and is ignored; --cluster-cidr is %sCLUSTER_CIDR, and so on", name, EnvPrefix))
 		}

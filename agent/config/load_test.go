@@ -295,7 +295,9 @@ func TestOptionsAreDistinct(t *testing.T) {
 
 func TestUnknownVariables(t *testing.T) {
 	src := Sources{LookupEnv: func(string) (string, bool) { return "", false },
-		Environ: func() []string { return []string{"SLUICE_V=4", "HOME=/", "SLUICE_CLUSTER_CDIR=10.42.0.0/16"} }}
+		Environ: func() []string {
+			return []string{"SLUICE_V=4", "HOME=/", "SLUICE_SERVICE_HOST=10.43.0.9", "SLUICE_PORT=tcp://10.43.0.9:80", "SLUICE_CLUSTER_CDIR=10.42.0.0/16"}
+		}}
 	_, warnings, err := Load(src)
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "SLUICE_CLUSTER_CDIR") || err != nil {
 		t.Errorf("%q, %v", warnings, err)

@@ -9,9 +9,13 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os/user"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // NotRunningError says that no agent listens on the socket.
@@ -29,6 +33,20 @@ type Client struct {
 
 // timeout is for one question. An agent that is busy with ten thousands of Services answers within it.
 const timeout = 10 * time.Second
+
+// groupOf names the group that may use a socket beside root: ", or as a user of the group x". It is empty if that
+// cannot be told, or the group may not.
+func groupOf(socket string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(socket, &st); err != nil || st.Mode&0o060 != 0o060 {
+		return ""
+	}
+	name := strconv.Itoa(int(st.Gid))
+	if g, err := user.LookupGroupId(name); err == nil {
+		name = g.Name
+	}
+	return ", or as a user of the group " + name
+}
 
 // Status asks how the agent is.
 func (c Client) Status(ctx context.Context) (s Status, err error) {
@@ -69,7 +87,7 @@ func (c Client) get(ctx context.Context, path string, doc any) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return &NotRunningError{c.Socket}
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("ask the agent on %s: permission denied; run this as root", c.Socket)
+		return fmt.Errorf("ask the agent on %s: %w; run this as root%s", c.Socket, fs.ErrPermission, groupOf(c.Socket))
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("ask the agent on %s: no answer within %v; its log may say why", c.Socket, timeout)
 	case err != nil:

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -245,5 +247,28 @@ func TestListenReplacesOnlyDeadSockets(t *testing.T) {
 				t.Error("what was there is gone")
 			}
 		})
+	}
+}
+
+// Who may not ask is told which group may.
+func TestGroupOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	group, err := user.LookupGroupId(strconv.Itoa(os.Getegid()))
+	if err != nil {
+		t.Skip("this user's group has no name:", err)
+	}
+	if got, want := groupOf(path), ", or as a user of the group "+group.Name; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := groupOf(path); got != "" {
+		t.Errorf("of a socket for its owner alone: %q", got)
 	}
 }

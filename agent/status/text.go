@@ -31,9 +31,13 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 	if !s.NodeKnown {
 		known = " (there is no Node object of that name)"
 	}
-	line("node", "%s%s, addresses %s", s.Node, known, join(s.NodeAddresses))
-	line("nodeports", "at %s", join(s.NodePortAddresses))
-	line("pods", "%s", s.Detection)
+	line("node", "%s%s, at %s", s.Node, known, join(s.NodeAddresses))
+	line("nodeports", "%s", join(s.NodePortAddresses))
+	key := "pods"
+	for text := range strings.SplitSeq(s.Detection, "\n") {
+		line(key, "%s", text)
+		key = ""
+	}
 	synced := "synced"
 	switch {
 	case s.Cache.Serving:

@@ -19,7 +19,7 @@ func TestStatusWrite(t *testing.T) {
 		Healthy: true, Version: "v0.1.0", PID: 412, Started: now.Add(-49 * time.Hour), Mode: "nftables",
 		Node: "pi", NodeKnown: true, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		NodePortAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
-		Detection:         "sources in [10.42.0.0/16] count as pods",
+		Detection:         "IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).\nIPv6: no source counts as a pod, because of this.",
 		Source:            "manifests /etc/sluice", Synced: true,
 		Objects: map[source.Kind]int{source.Service: 3, source.EndpointSlice: 4, source.Node: 1},
 		Families: []Family{
@@ -29,7 +29,7 @@ func TestStatusWrite(t *testing.T) {
 	}
 	ill := healthy
 	ill.Healthy, ill.Reasons = false, []string{"IPv6 rules could not be written 3 times."}
-	ill.NodePortAddresses, ill.Synced, ill.Objects = nil, false, nil
+	ill.NodeKnown, ill.NodePortAddresses, ill.Synced, ill.Objects = false, nil, false, nil
 	ill.Families = []Family{{Family: proxy.IPv6, LastError: "no such device", RetryAt: now.Add(4 * time.Second), Pending: true}}
 	ill.Problems = []source.Problem{{Where: "web.yaml document 2", Reason: "spec.ports[0].port: 0 is outside 1-65535", Since: now.Add(-5 * time.Minute)}}
 	ill.Conflicts = []string{"shop/web: 192.0.2.1:30080/TCP belongs to shop/old"}
@@ -42,9 +42,10 @@ func TestStatusWrite(t *testing.T) {
 		{"healthy", healthy, `
 sluice     healthy, version v0.1.0, pid 412, up 2d1h
 mode       nftables
-node       pi, addresses 192.0.2.1, 2001:db8::1
-nodeports  at 192.0.2.1
-pods       sources in [10.42.0.0/16] count as pods
+node       pi, at 192.0.2.1, 2001:db8::1
+nodeports  192.0.2.1
+pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
+           IPv6: no source counts as a pod, because of this.
 source     manifests /etc/sluice, synced, 4 EndpointSlice, 1 Node, 3 Service
 IPv4       3 services, 7 frontends, 9 endpoints; written 12s ago; 0 repairs
 IPv6       1 service, 1 frontend, 1 endpoint; written 12s ago; 1 repair
@@ -53,9 +54,10 @@ IPv6       1 service, 1 frontend, 1 endpoint; written 12s ago; 1 repair
 sluice     not healthy, version v0.1.0, pid 412, up 2d1h
            IPv6 rules could not be written 3 times.
 mode       nftables
-node       pi, addresses 192.0.2.1, 2001:db8::1
-nodeports  at none
-pods       sources in [10.42.0.0/16] count as pods
+node       pi (there is no Node object of that name), at 192.0.2.1, 2001:db8::1
+nodeports  none
+pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
+           IPv6: no source counts as a pod, because of this.
 source     manifests /etc/sluice, not synced yet
 IPv6       0 services, 0 frontends, 0 endpoints; never written, changes waiting; 0 repairs
            last error: no such device

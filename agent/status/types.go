@@ -47,7 +47,7 @@ type Status struct {
 	NodeAddresses []netip.Addr `json:"nodeAddresses"`
 	// NodePortAddresses are those of them that serve NodePorts.
 	NodePortAddresses []netip.Addr `json:"nodePortAddresses"`
-	// Detection says how pods are told from other sources, and how that was chosen.
+	// Detection says how pods are told from other sources, and how that was chosen: a line for each family.
 	Detection string `json:"detection"`
 
 	// Source names where objects come from.
