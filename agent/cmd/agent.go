@@ -56,6 +56,9 @@ func Agent() *cli.Command {
 			if err := cfg.Validate(); err != nil {
 				return usageError(err)
 			}
+			if err := needNetAdmin(); err != nil {
+				return err
+			}
 			return agent.Run(c.Context, cfg, log)
 		},
 	}

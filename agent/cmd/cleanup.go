@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -36,7 +39,8 @@ func Cleanup() *cli.Command {
 		UsageText: "sluice cleanup [--kube-proxy]",
 		Description: "Removes all that an agent wrote, of both IP families, whatever --proxy-mode\n" +
 			"was. Services are not reachable then. Needs root (CAP_NET_ADMIN). Refuses\n" +
-			"while an agent runs: it would write its rules again.\n\n" +
+			"while an agent runs: it would write its rules again. Kernel parameters that\n" +
+			"the agent set, as net.ipv4.ip_forward, stay until the machine starts next.\n\n" +
 			"With --kube-proxy it removes what kube-proxy left, and nothing else; an agent\n" +
 			"may run meanwhile. The rules of the kubelet, of network policies and of CNI\n" +
 			"plugins stay. Turn kube-proxy off first (k3s: disable-kube-proxy: true on all\n" +
@@ -55,35 +59,51 @@ func Cleanup() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := needNetAdmin(); err != nil {
+				return err
+			}
 			if kubeProxy.on() {
 				return cleanupKubeProxy(c)
 			}
-			// With the socket claimed no agent can start meanwhile.
-			claim, err := status.Listen(c.Context, cfg.Socket)
-			if err != nil {
-				return fmt.Errorf("clean up: %w", err)
-			}
-			defer claim.Close()
-			var errs []error
-			text := "sluice has no rules here."
-			for name, remove := range cleanups {
-				for _, f := range proxy.Families {
-					removed, err := remove(c.Context, f)
-					if err != nil {
-						errs = append(errs, fmt.Errorf("remove the %v rules of %s: %w", f, name, err))
-					}
-					if removed {
-						text = "sluice's rules are removed."
-					}
-				}
-			}
-			if len(errs) > 0 {
-				return errors.Join(errs...)
-			}
-			_, err = fmt.Fprintln(c.App.Writer, text)
-			return err
+			return cleanupSluice(c, cfg.Socket)
 		},
 	}
+}
+
+// cleanupSluice removes what an agent wrote. With the socket claimed no agent can start meanwhile.
+func cleanupSluice(c *cli.Context, socket string) error {
+	dir := filepath.Dir(socket)
+	_, err := os.Stat(dir)
+	made := errors.Is(err, fs.ErrNotExist)
+	claim, err := status.Listen(c.Context, socket)
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	defer func() {
+		claim.Close()
+		if made { // only for the claim
+			os.Remove(claim.Lock())
+			os.Remove(dir)
+		}
+	}()
+	var errs []error
+	text := "Nothing to remove: sluice has no rules here."
+	for name, remove := range cleanups {
+		for _, f := range proxy.Families {
+			removed, err := remove(c.Context, f)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("remove the %v rules of %s: %w", f, name, err))
+			}
+			if removed {
+				text = "sluice's rules are removed."
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	_, err = fmt.Fprintln(c.App.Writer, text)
+	return err
 }
 
 // cleanupKubeProxy removes kube-proxy's rules and lists what it removed and what it had to keep.
@@ -99,7 +119,7 @@ func cleanupKubeProxy(c *cli.Context) error {
 		}
 	}
 	if len(removed) == 0 && err == nil {
-		b.WriteString("kube-proxy has no rules here.\n")
+		b.WriteString("Nothing to remove: kube-proxy has no rules here.\n")
 	}
 	_, werr := fmt.Fprint(c.App.Writer, b.String())
 	return errors.Join(err, werr)

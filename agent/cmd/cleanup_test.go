@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestCleanupKubeProxy(t *testing.T) {
 	if strings.Contains(tables, "kube-proxy") || !strings.Contains(tables, "mine") || !strings.Contains(tables, "sluice") {
 		t.Errorf("tables are left: %s", tables)
 	}
-	if code, out, errs := sluiceIn(t, n, "cleanup", "--socket", socket); code != 0 || errs != "" {
+	if code, out, errs := sluiceIn(t, n, "cleanup", "--socket", socket); code != 0 || errs != "" || out != "sluice's rules are removed.\n" {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 	if tables := n.Must(t, "nft", "list", "tables"); strings.Contains(tables, "sluice") || !strings.Contains(tables, "mine") {
@@ -50,7 +51,22 @@ func TestCleanupKubeProxy(t *testing.T) {
 
 func TestCleanupKubeProxyOfNothing(t *testing.T) {
 	code, out, errs := sluiceIn(t, lab.NewTestNamespace(t), "cleanup", "--kube-proxy")
-	if code != 0 || errs != "" || out != "kube-proxy has no rules here.\n" {
+	if code != 0 || errs != "" || out != "Nothing to remove: kube-proxy has no rules here.\n" {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+}
+
+// Where there is nothing, that is said, and nothing is left behind.
+func TestCleanupOfNothing(t *testing.T) {
+	n, dir := lab.NewTestNamespace(t), filepath.Join(t.TempDir(), "run")
+	code, out, errs := sluiceIn(t, n, "cleanup", "--socket", filepath.Join(dir, "s"))
+	if code != 0 || errs != "" || out != "Nothing to remove: sluice has no rules here.\n" {
+		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory of the socket is left (%v)", err)
+	}
+	if code, _, _ := sluiceIn(t, n, "cleanup", "--socket", filepath.Join(t.TempDir(), "s")); code != 0 {
+		t.Errorf("exit code %d in a directory that is there", code)
 	}
 }

@@ -40,6 +40,9 @@ type Listener struct {
 	lock *os.File
 }
 
+// Lock is the path of the file that the claim is held by. Close leaves it.
+func (l *Listener) Lock() string { return l.lock.Name() }
+
 // Close implements net.Listener.
 func (l *Listener) Close() error {
 	err := l.Listener.Close() // removes the socket before another agent can have the lock
