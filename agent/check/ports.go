@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"sluice/proxy/socket"
 )
 
 // ports looks who listens at the ports of the agent.
@@ -26,7 +27,7 @@ func (l *looker) ports() []Item {
 			inode, used := inodes[p.at.Port()]
 			by := ""
 			if used {
-				by = owner(inode)
+				_, by = socket.Owner(inode)
 			}
 			items = append(items, judgePort(p.name, p.at.Port(), used, by))
 		}
@@ -83,16 +84,4 @@ func parseListener(line string) (port uint16, inode string, ok bool) {
 	_, hex, _ := strings.Cut(fields[1], ":")
 	n, err := strconv.ParseUint(hex, 16, 16)
 	return uint16(n), fields[9], err == nil
-}
-
-// owner finds the program that has a socket open; empty if it cannot be seen.
-func owner(inode string) string {
-	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*")
-	for _, d := range descriptors {
-		if target, err := os.Readlink(d); err == nil && target == "socket:["+inode+"]" {
-			comm, _ := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(d)), "comm"))
-			return strings.TrimSpace(string(comm))
-		}
-	}
-	return ""
 }

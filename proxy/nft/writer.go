@@ -111,7 +111,7 @@ func (w *Writer) claim(t *kernelTable) error {
 	w.batch.newTable(TableName, t.flags|ownerPersist)
 	err := w.commit(w.batch)
 	if errors.Is(err, unix.EPERM) && t.owner != 0 {
-		return fmt.Errorf("table %s (%s) belongs to another running program, by netlink port %d: is a second sluice agent running? %w", TableName, w.opts.Family, t.owner, err)
+		return fmt.Errorf("table %s (%s) belongs to another running program, %s: is a second sluice agent running? %w", TableName, w.opts.Family, describePort(w.opts.NetNS, t.owner), err)
 	}
 	if err != nil {
 		return fmt.Errorf("take over table %s (%s): %w", TableName, w.opts.Family, err)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,8 +84,12 @@ func TestTwoAgents(t *testing.T) {
 	s := second.Await(rig.Soon, "an error in both families", func(s status.Status) bool {
 		return len(s.Families) == 2 && s.Families[0].LastError != "" && s.Families[1].LastError != ""
 	})
+	first, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, f := range proxy.Families {
-		if text := s.Families[i].LastError; !rig.ContainsAll(text, []string{"belongs to another running program", "second sluice agent"}) {
+		if text := s.Families[i].LastError; !rig.ContainsAll(text, []string{"belongs to another running program, sluice (pid " + strconv.Itoa(first.PID) + ")", "second sluice agent"}) {
 			t.Errorf("the second agent's error in %v: %s", f, text)
 		}
 	}
