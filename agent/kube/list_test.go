@@ -47,8 +47,20 @@ func TestPages(t *testing.T) {
 			var paged atomic.Int64
 			r.api.misbehave(func(w http.ResponseWriter, req *http.Request) bool {
 				q := req.URL.Query()
-				if req.URL.Path != slicesPath || q.Has("watch") || q.Has("limit") && paged.Add(1) > 3 {
+				if req.URL.Path != slicesPath || q.Has("watch") {
 					return false
+				}
+				if q.Has("limit") {
+					switch n := paged.Add(1); { // what is no list says nothing about its length
+					case n == 2:
+						r.api.status(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, "as the test wants it")
+						return true
+					case n == 3:
+						body("text/html", "<html>Please log in</html>")(w, req)
+						return true
+					case n > 5:
+						return false
+					}
 				}
 				whole := r.encodedAnswer(req)
 				w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
@@ -74,7 +86,7 @@ func TestPages(t *testing.T) {
 					}
 				}
 			}
-			want := " 200 100 50" + strings.Repeat(" 25", (n+minPageSize-1)/minPageSize)
+			want := " 200 100 100 100 50" + strings.Repeat(" 25", (n+minPageSize-1)/minPageSize)
 			if got := strings.Join(limits, " "); got != want {
 				t.Errorf("asked for pages of %q, want %q", got, want)
 			}
