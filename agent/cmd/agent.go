@@ -36,7 +36,7 @@ func Agent() *cli.Command {
 			"   sluice agent --manifests /etc/sluice/manifests\n" +
 			"   sluice agent --manifests ./examples --cluster-cidr 10.42.0.0/16,fd42::/56\n" +
 			"   SLUICE_LOG_LEVEL=debug sluice agent --config ./sluice.yaml",
-		Flags: flags.and(writeTo),
+		Flags: append(flags.and(), writeTo),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())

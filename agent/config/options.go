@@ -74,7 +74,7 @@ func Options() []Option {
 		{Name: "detect-local-mode", Placeholder: "MODE", Values: []string{string(proxy.DetectClusterCIDR),
 			string(proxy.DetectNodeCIDR), string(proxy.DetectBridgeInterface), string(proxy.DetectInterfaceNamePrefix)},
 			Usage: "how pods are told from other sources: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix " +
-				"(default: ClusterCIDR if --cluster-cidr is set, else NodeCIDR)",
+				"(default: ClusterCIDR if --cluster-cidr has a range of the family, else NodeCIDR)",
 			set: oneOf(func(c *Config) *proxy.DetectMode { return &c.DetectLocalMode }, proxy.DetectNone,
 				proxy.DetectClusterCIDR, proxy.DetectNodeCIDR, proxy.DetectBridgeInterface, proxy.DetectInterfaceNamePrefix)},
 		{Name: "pod-bridge-interface", Placeholder: "NAME",
@@ -88,7 +88,7 @@ func Options() []Option {
 			set:   list(func(c *Config) *[]string { return &c.NodePortAddresses })},
 
 		{Name: "proxy-mode", Placeholder: "MODE", Default: ModeAuto, Values: []string{ModeAuto, ModeNFTables, ModeIPTables},
-			Usage: "auto (nftables where the kernel has all that it needs, else iptables), nftables or iptables",
+			Usage: "auto (nftables if the kernel has all it needs, else iptables), nftables or iptables",
 			set:   oneOf(func(c *Config) *string { return &c.ProxyMode }, ModeAuto, ModeNFTables, ModeIPTables)},
 		{Name: "masquerade-all", Type: Bool,
 			Usage: "replace the source address of every connection to a ClusterIP",
@@ -104,7 +104,7 @@ func Options() []Option {
 			Usage: `serve /healthz and /livez here; "" serves neither`,
 			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.HealthzBindAddress }, 10256)},
 		{Name: "metrics-bind-address", Placeholder: "IP[:PORT]", Default: "127.0.0.1:10249",
-			Usage: `serve /metrics, /proxyMode and /configz here; "" serves none`,
+			Usage: `serve /metrics, /proxyMode, /configz and /healthz here; "" serves none`,
 			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.MetricsBindAddress }, 10249)},
 		{Name: "metrics-services", Type: Int, Placeholder: "N", Default: "500",
 			Usage: "count the new connections of N Services at most in /metrics; 0 counts none",
@@ -120,7 +120,7 @@ func Options() []Option {
 			Usage: "configuration file; the *.yaml files in FILE.d are read after it",
 			set:   func(*Config, []string) error { return nil }}, // Load has read it by then
 		{Name: "data-dir", Placeholder: "DIR", Default: DefaultDataDir,
-			Usage: "directory for the cache of the cluster's objects, from which the node is served until the API server answers",
+			Usage: "directory for the cache of objects, from which the node is served until their source answers",
 			set:   text(func(c *Config) *string { return &c.DataDir })},
 		{Name: "cache-commit-interval", Type: Duration, Placeholder: "TIME", Default: "5s",
 			Usage: "while objects keep changing, write the cache at most once in this time",
