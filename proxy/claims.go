@@ -23,6 +23,12 @@ type claim struct {
 	port ServicePortName
 }
 
+// claimant is a Service that claims a frontend which others claim, too, and its route for it.
+type claimant struct {
+	name  ServiceName
+	route *Route
+}
+
 // claimFrontends moves the claims of a Service from those of its old plan to
 // those of its new one, which is in s.plans already.
 func (s *State) claimFrontends(d *Delta, name ServiceName, old, new *ServicePlan) {
@@ -69,10 +75,12 @@ func (s *State) take(d *Delta, name ServiceName, f FrontendRoute) {
 		return
 	}
 	if len(claimants) == 0 {
-		claimants = []ServiceName{holder.Port.ServiceName}
+		claimants = []claimant{{holder.Port.ServiceName, holder}}
 	}
-	if !slices.Contains(claimants, name) {
-		claimants = append(claimants, name)
+	if i := slices.IndexFunc(claimants, func(c claimant) bool { return c.name == name }); i >= 0 {
+		claimants[i].route = f.Route
+	} else {
+		claimants = append(claimants, claimant{name, f.Route})
 	}
 	s.contested[f.Frontend] = claimants
 	s.elect(d, f.Frontend)
@@ -82,7 +90,7 @@ func (s *State) take(d *Delta, name ServiceName, f FrontendRoute) {
 // nobody else claims has no route then.
 func (s *State) release(d *Delta, name ServiceName, f Frontend) {
 	if claimants := s.contested[f]; len(claimants) > 0 {
-		s.contested[f] = slices.DeleteFunc(claimants, func(c ServiceName) bool { return c == name })
+		s.contested[f] = slices.DeleteFunc(claimants, func(c claimant) bool { return c.name == name })
 		s.elect(d, f)
 		return
 	}
@@ -95,11 +103,11 @@ func (s *State) release(d *Delta, name ServiceName, f Frontend) {
 func (s *State) elect(d *Delta, f Frontend) {
 	s.conflictsMoved = true
 	claimants := s.contested[f]
-	holder := slices.MinFunc(claimants, func(a, b ServiceName) int { return OlderFirst(s.plans[a], s.plans[b]) })
+	holder := slices.MinFunc(claimants, func(a, b claimant) int { return OlderFirst(s.plans[a.name], s.plans[b.name]) })
 	if len(claimants) == 1 {
 		delete(s.contested, f)
 	}
-	s.setRoute(d, f, s.plans[holder].route(f))
+	s.setRoute(d, f, holder.route)
 }
 
 // setRoute notes the route of a frontend, and in d that it changed, if it did.
@@ -115,16 +123,6 @@ func (s *State) setRoute(d *Delta, f Frontend, r *Route) {
 	}
 }
 
-// route returns the plan's first route for a frontend.
-func (p *ServicePlan) route(f Frontend) *Route {
-	for i := range p.Frontends {
-		if p.Frontends[i].Frontend == f {
-			return p.Frontends[i].Route
-		}
-	}
-	return nil
-}
-
 // Conflicts lists the frontends that several Services or several ports of one
 // Service claim, sorted. The oldest Service has such a frontend, between Services of the
 // same age the first by name, within a Service the first port.
@@ -136,8 +134,8 @@ func (s *State) Conflicts() []Conflict {
 		}
 	}
 	for f, claimants := range s.contested {
-		for _, name := range claimants {
-			add(f, s.plans[name].route(f).Port)
+		for _, c := range claimants {
+			add(f, c.route.Port)
 		}
 	}
 	for _, claims := range s.doubled {

@@ -16,7 +16,7 @@ type State struct {
 	// routes are the frontends with the route of the Service that has each.
 	routes map[Frontend]*Route
 	// contested names the Services that claim a frontend, where they are several.
-	contested map[Frontend][]ServiceName
+	contested map[Frontend][]claimant
 	// doubled are the ports of a Service that claim a frontend of another port of the same Service.
 	doubled map[ServiceName][]claim
 	// reported are the conflicts that ConflictChanges told last; conflictsMoved says that they may be others now.
@@ -35,7 +35,7 @@ func NewState(f Family, s Settings) *State {
 		settings:       s,
 		plans:          map[ServiceName]*ServicePlan{},
 		routes:         map[Frontend]*Route{},
-		contested:      map[Frontend][]ServiceName{},
+		contested:      map[Frontend][]claimant{},
 		doubled:        map[ServiceName][]claim{},
 		reported:       map[Conflict]struct{}{},
 		clusterIPs:     addrCounts{},

@@ -12,6 +12,9 @@ import (
 	"unicode"
 )
 
+// maxLines is how many lines a list has on a terminal. One Service with tens of thousands of ports can make as many.
+const maxLines = 50
+
 // Write writes the status for people, as of now.
 func (s *Status) Write(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -64,8 +67,11 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 	section := func(title string, lines []string) {
 		if len(lines) > 0 {
 			fmt.Fprintf(t, "\n%s\n", title)
-			for _, l := range lines {
+			for _, l := range lines[:min(len(lines), maxLines)] {
 				fmt.Fprintf(t, "  %s\n", printable(l))
+			}
+			if more := len(lines) - maxLines; more > 0 {
+				fmt.Fprintf(t, "  and %d more, see sluice status -o json\n", more)
 			}
 		}
 	}

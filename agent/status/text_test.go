@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -167,5 +168,19 @@ func TestDuration(t *testing.T) {
 		if got := duration(d); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
+	}
+}
+
+func TestLongLists(t *testing.T) {
+	var s Status
+	for i := range maxLines + 3 {
+		s.Conflicts = append(s.Conflicts, fmt.Sprint("conflict ", i))
+	}
+	var b strings.Builder
+	if err := s.Write(&b, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if text := b.String(); strings.Count(text, "  conflict ") != maxLines || !strings.Contains(text, "and 3 more, see sluice status -o json\n") {
+		t.Errorf("got\n%s", text)
 	}
 }
