@@ -164,7 +164,7 @@ func (l *loop) openFamilies() error {
 // openMetrics makes what tells others of the loop: the metrics, and systemd's notifier.
 func (l *loop) openMetrics() {
 	o := metrics.Options{Store: l.store, Health: l.tracker, Services: l.cfg.MetricsServices, Log: l.log}
-	if l.mode != config.ModeNFTables {
+	if l.mode != proxy.ModeNFTables {
 		o.Services = 0 // only nftables counts the connections of a Service
 	}
 	for _, p := range l.proxiers {

@@ -25,7 +25,7 @@ type loop struct {
 	log     *slog.Logger
 	started time.Time
 	source  source.Source
-	mode    string // config.ModeNFTables or config.ModeIPTables
+	mode    string // proxy.ModeNFTables or proxy.ModeIPTables
 	variant string // of iptables; empty: the one that the machine uses
 	// installed are the variants of iptables that chooseMode found; nil if it did not look.
 	installed func(proxy.Family) []iptables.Variant

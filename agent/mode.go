@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"sluice/agent/config"
 	"sluice/proxy"
 	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
@@ -20,8 +19,8 @@ func (l *loop) chooseMode(ctx context.Context) {
 	mode, why, err := found.Choose(l.cfg.ProxyMode)
 	if err != nil {
 		mode = l.cfg.ProxyMode
-		if mode == config.ModeAuto {
-			mode = config.ModeNFTables
+		if mode == proxy.ModeAuto {
+			mode = proxy.ModeNFTables
 		}
 		l.log.Error("rules cannot be written as it is; tried again and again", "mode", mode, "error", err)
 	} else {
@@ -33,7 +32,7 @@ func (l *loop) chooseMode(ctx context.Context) {
 
 // openWriter opens the writer of the mode that was chosen.
 func (l *loop) openWriter(f proxy.Family, peers *nft.Peers) (proxy.Writer, error) {
-	if l.mode == config.ModeIPTables {
+	if l.mode == proxy.ModeIPTables {
 		return iptables.New(iptables.Options{Family: f, Variant: l.variant, Installed: l.installed(f), Interval: l.cfg.SyncPeriod, Log: l.log})
 	}
 	return nft.New(nft.Options{Family: f, Peers: peers, Log: l.log})

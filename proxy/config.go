@@ -2,6 +2,16 @@ package proxy
 
 import "net/netip"
 
+// The values of --proxy-mode.
+const (
+	// ModeAuto takes the best writer that the kernel has the features for.
+	ModeAuto = "auto"
+	// ModeNFTables writes nftables rules.
+	ModeNFTables = "nftables"
+	// ModeIPTables writes iptables rules, for kernels without nf_tables.
+	ModeIPTables = "iptables"
+)
+
 // DetectMode says how a pod of the cluster is told from other sources. The
 // names are kube-proxy's (--detect-local-mode).
 type DetectMode string

@@ -73,7 +73,7 @@ func TestJudgeParameters(t *testing.T) {
 func TestJudgeOthers(t *testing.T) {
 	serving := kubeproxy.Leftover{Place: "iptables-nft", Table: "nat", Chains: []string{"KUBE-SERVICES"}}
 	canary := kubeproxy.Leftover{Place: "iptables-nft", Table: "mangle", Chains: []string{"KUBE-PROXY-CANARY"}}
-	table := kubeproxy.Leftover{Place: probe.NFTables, Table: "kube-proxy"}
+	table := kubeproxy.Leftover{Place: proxy.ModeNFTables, Table: "kube-proxy"}
 	kept := kubeproxy.Leftover{Place: "iptables-nft", Table: "nat", Kept: []string{"KUBE-MARK-MASQ"}}
 	none := errors.New("not permitted")
 	tests := []struct {
@@ -278,18 +278,18 @@ func TestJudgeKernel(t *testing.T) {
 		}
 		return f
 	}
-	missing := probe.Set{Name: probe.NFTables, Features: []probe.Feature{feature("IPv4", true), feature("IPv6", false)}}
+	missing := probe.Set{Name: proxy.ModeNFTables, Features: []probe.Feature{feature("IPv4", true), feature("IPv6", false)}}
 	good := probe.Set{Name: "iptables-nft", Features: []probe.Feature{feature("IPv4", true), feature("IPv6", true)}}
 	compare(t, "missing", judgeSet(host, missing, false)[0], want{Fail, "missing for IPv6 (CONFIG_NFT_NUMGEN): no such", "apt install linux-image-rpi-v8"})
 	compare(t, "missing, not needed", judgeSet(host, missing, true)[0], want{Warn, "missing for IPv6", "modprobe -a nft_numgen"})
 	compare(t, "good", judgeSet(host, good, false)[0], want{OK, "IPv4, IPv6", ""})
 	compare(t, "not tried", judgeSet(host, probe.Set{Name: "x", Err: "not permitted", Remedy: "run as root"}, false)[0], want{Warn, "not permitted", "root"})
 	r := probe.Result{Host: host, NFTables: &missing}
-	compare(t, "half a mode", judgeMode(r, probe.Auto), want{Warn, "IPv6 is not served", "below"})
+	compare(t, "half a mode", judgeMode(r, proxy.ModeAuto), want{Warn, "IPv6 is not served", "below"})
 	r.IPTables = []probe.Set{good}
-	compare(t, "the other mode", judgeMode(r, probe.Auto), want{OK, "iptables: iptables-nft has all", ""})
-	r = probe.Result{Host: host, NFTables: &probe.Set{Name: probe.NFTables, Features: []probe.Feature{feature("IPv4", false)}}}
-	compare(t, "no mode", judgeMode(r, probe.Auto), want{Fail, "CONFIG_NFT_NUMGEN", "below"})
+	compare(t, "the other mode", judgeMode(r, proxy.ModeAuto), want{OK, "iptables: iptables-nft has all", ""})
+	r = probe.Result{Host: host, NFTables: &probe.Set{Name: proxy.ModeNFTables, Features: []probe.Feature{feature("IPv4", false)}}}
+	compare(t, "no mode", judgeMode(r, proxy.ModeAuto), want{Fail, "CONFIG_NFT_NUMGEN", "below"})
 	compare(t, "no modules", judgeModules(probe.Host{Kernel: "6.12"}), want{Warn, "6.12", "start the machine again"})
 }
 

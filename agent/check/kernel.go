@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/proxy"
 	"sluice/proxy/conntrack"
 	"sluice/proxy/probe"
 )
@@ -16,9 +17,9 @@ func (l *looker) kernel() []Item {
 	r := probe.Run(l.ctx, probe.Options{})
 	items := []Item{judgeMode(r, l.Config.ProxyMode), judgeModules(r.Host)}
 	chosen, _, _ := r.Choose(l.Config.ProxyMode)
-	items = append(items, judgeSet(r.Host, *r.NFTables, chosen != probe.NFTables)...)
+	items = append(items, judgeSet(r.Host, *r.NFTables, chosen != proxy.ModeNFTables)...)
 	for _, s := range r.IPTables {
-		items = append(items, judgeSet(r.Host, s, chosen != probe.IPTables)...)
+		items = append(items, judgeSet(r.Host, s, chosen != proxy.ModeIPTables)...)
 	}
 	c, err := conntrack.Open(conntrack.Options{})
 	if err == nil {

@@ -16,15 +16,14 @@ import (
 	"sluice/proxy/iptables"
 	"sluice/proxy/kubeproxy"
 	"sluice/proxy/nft"
-	"sluice/proxy/probe"
 )
 
 // cleanups remove what each writer wrote in a family, and tell whether there was anything.
 var cleanups = map[string]func(context.Context, proxy.Family) (bool, error){
-	probe.NFTables: func(ctx context.Context, f proxy.Family) (bool, error) {
+	proxy.ModeNFTables: func(ctx context.Context, f proxy.Family) (bool, error) {
 		return nft.Cleanup(ctx, nft.Options{Family: f})
 	},
-	probe.IPTables: func(ctx context.Context, f proxy.Family) (bool, error) {
+	proxy.ModeIPTables: func(ctx context.Context, f proxy.Family) (bool, error) {
 		return iptables.Cleanup(ctx, iptables.Options{Family: f}, "")
 	},
 }
@@ -111,7 +110,7 @@ func cleanupKubeProxy(c *cli.Context) error {
 	removed, err := kubeproxy.Cleanup(c.Context)
 	var b strings.Builder
 	for _, l := range removed {
-		if len(l.Chains) > 0 || l.Place == probe.NFTables {
+		if len(l.Chains) > 0 || l.Place == proxy.ModeNFTables {
 			fmt.Fprintf(&b, "Removed %v.\n", l)
 		}
 		if len(l.Kept) > 0 {

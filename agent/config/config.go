@@ -21,16 +21,6 @@ const (
 // --cluster-cidr is SLUICE_CLUSTER_CIDR.
 const EnvPrefix = "SLUICE_"
 
-// The values of Config.ProxyMode.
-const (
-	// ModeAuto takes the best writer that the kernel has the features for.
-	ModeAuto = "auto"
-	// ModeNFTables writes nftables rules.
-	ModeNFTables = "nftables"
-	// ModeIPTables writes iptables rules, for kernels without nf_tables.
-	ModeIPTables = "iptables"
-)
-
 // The values of Config.LogFormat.
 const (
 	LogText = "text"
@@ -50,7 +40,7 @@ type Config struct {
 	// one that k3s writes for its own proxy, or another at a known place.
 	Kubeconfig string
 
-	// ProxyMode (--proxy-mode) is one of the modes above.
+	// ProxyMode (--proxy-mode) is one of the modes of package proxy.
 	ProxyMode string
 	// ClusterCIDRs (--cluster-cidr) are the pods' ranges, of both families.
 	ClusterCIDRs []netip.Prefix

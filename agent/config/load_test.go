@@ -58,7 +58,7 @@ func (w world) load(t *testing.T) (c Config, warnings []string, err error) {
 // defaults is the configuration of one who sets nothing.
 func defaults() Config {
 	return Config{
-		ProxyMode:          ModeAuto,
+		ProxyMode:          proxy.ModeAuto,
 		NodePortAddresses:  []string{"primary"},
 		SyncPeriod:         30 * time.Second,
 		MinSyncPeriod:      100 * time.Millisecond,
@@ -163,7 +163,7 @@ func TestLoad(t *testing.T) {
 			world{flags: map[string][]string{"detect-local-mode": {"bridgeinterface"}, "pod-bridge-interface": {"cni0"}, "proxy-mode": {"NFTables"}, "log-level": {"WARN"}}},
 			func(c *Config) {
 				c.DetectLocalMode, c.PodBridgeInterface = proxy.DetectBridgeInterface, "cni0"
-				c.ProxyMode, c.LogLevel = ModeNFTables, slog.LevelWarn
+				c.ProxyMode, c.LogLevel = proxy.ModeNFTables, slog.LevelWarn
 			}},
 		{"host bits of a CIDR do not count",
 			world{flags: map[string][]string{"cluster-cidr": {"10.42.1.1/16"}}},

@@ -87,9 +87,9 @@ func Options() []Option {
 			Usage: "which of this node's addresses serve NodePorts: CIDRs, primary, localhost or all",
 			set:   list(func(c *Config) *[]string { return &c.NodePortAddresses })},
 
-		{Name: "proxy-mode", Placeholder: "MODE", Default: ModeAuto, Values: []string{ModeAuto, ModeNFTables, ModeIPTables},
+		{Name: "proxy-mode", Placeholder: "MODE", Default: proxy.ModeAuto, Values: []string{proxy.ModeAuto, proxy.ModeNFTables, proxy.ModeIPTables},
 			Usage: "auto (nftables if the kernel has all it needs, else iptables), nftables or iptables",
-			set:   oneOf(func(c *Config) *string { return &c.ProxyMode }, ModeAuto, ModeNFTables, ModeIPTables)},
+			set:   oneOf(func(c *Config) *string { return &c.ProxyMode }, proxy.ModeAuto, proxy.ModeNFTables, proxy.ModeIPTables)},
 		{Name: "masquerade-all", Type: Bool,
 			Usage: "replace the source address of every connection to a ClusterIP",
 			set:   setBool(func(c *Config) *bool { return &c.MasqueradeAll })},

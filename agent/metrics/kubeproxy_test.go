@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/agent/config"
+	"sluice/proxy"
 	"sluice/test/kubeproxy"
 	"sluice/test/lab"
 )
@@ -140,7 +140,7 @@ func TestAsKubeProxy(t *testing.T) {
 			}
 		}
 	}
-	if mode := ourConfig[key]["mode"]; mode != config.ModeNFTables || mode != theirConfig[key]["mode"] {
+	if mode := ourConfig[key]["mode"]; mode != proxy.ModeNFTables || mode != theirConfig[key]["mode"] {
 		t.Errorf("/configz: mode %v, kube-proxy says %v", mode, theirConfig[key]["mode"])
 	}
 }

@@ -34,7 +34,7 @@ func testConfig() *config.Config {
 func startServer(t *testing.T, r *Recorder, c *config.Config) string {
 	t.Helper()
 	at := make(chan string, 1)
-	o := ServeOptions{Mode: config.ModeNFTables, Config: c, Options: httpserver.Options{
+	o := ServeOptions{Mode: proxy.ModeNFTables, Config: c, Options: httpserver.Options{
 		Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
 			l, err := new(net.ListenConfig).Listen(ctx, network, address)
 			if err == nil {

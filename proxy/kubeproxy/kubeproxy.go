@@ -37,7 +37,7 @@ type Leftover struct {
 }
 
 func (l Leftover) String() string {
-	if l.Place == probe.NFTables {
+	if l.Place == proxy.ModeNFTables {
 		return fmt.Sprintf("nftables table %s (%v)", l.Table, l.Family)
 	}
 	chains := "1 chain"
@@ -50,7 +50,7 @@ func (l Leftover) String() string {
 // Serves tells whether these rules act on packets to Services: chains that nothing leads to, as
 // the canary, do not.
 func (l Leftover) Serves() bool {
-	if l.Place == probe.NFTables {
+	if l.Place == proxy.ModeNFTables {
 		return true
 	}
 	for _, c := range l.Chains {
@@ -102,7 +102,7 @@ func each(ctx context.Context, fn func(l Leftover, remove func() error) error) e
 			continue
 		}
 		if exists {
-			errs = append(errs, fn(Leftover{Place: probe.NFTables, Family: f, Table: TableName}, func() error {
+			errs = append(errs, fn(Leftover{Place: proxy.ModeNFTables, Family: f, Table: TableName}, func() error {
 				return nft.DeleteTable(nft.Options{Family: f}, TableName)
 			}))
 		}

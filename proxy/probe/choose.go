@@ -3,6 +3,8 @@ package probe
 import (
 	"fmt"
 	"strings"
+
+	"sluice/proxy"
 )
 
 // MissingError says that no writer, or not the one that was asked for, can work here.
@@ -24,31 +26,31 @@ func (e *MissingError) Error() string {
 func (r Result) Choose(mode string) (chosen, why string, err error) {
 	nft, ipt := r.NFTables, r.bestIPTables()
 	if nft == nil {
-		nft = &Set{Name: NFTables, Err: "it was not asked for", Remedy: "ask for both"}
+		nft = &Set{Name: proxy.ModeNFTables, Err: "it was not asked for", Remedy: "ask for both"}
 	}
 	switch mode {
-	case NFTables:
+	case proxy.ModeNFTables:
 		if nft.serves() {
-			return NFTables, "it was asked for" + nft.but(), nil
+			return proxy.ModeNFTables, "it was asked for" + nft.but(), nil
 		}
 		return "", "", &MissingError{mode, nft.lacks(), r.remedy(nft, "or use --proxy-mode auto")}
-	case IPTables:
+	case proxy.ModeIPTables:
 		if ipt.serves() {
-			return IPTables, "it was asked for" + ipt.but(), nil
+			return proxy.ModeIPTables, "it was asked for" + ipt.but(), nil
 		}
 		return "", "", &MissingError{mode, ipt.lacks(), r.remedy(ipt, "or use --proxy-mode auto")}
 	}
 	switch {
 	case nft.serves() && nft.complete():
-		return NFTables, "the kernel has all that it needs", nil
+		return proxy.ModeNFTables, "the kernel has all that it needs", nil
 	case ipt.serves() && ipt.complete():
-		return IPTables, fmt.Sprintf("%s has all that it needs, and %s (%s)", ipt.Name, nft.lacks(), r.remedy(nft, "")), nil
+		return proxy.ModeIPTables, fmt.Sprintf("%s has all that it needs, and %s (%s)", ipt.Name, nft.lacks(), r.remedy(nft, "")), nil
 	case nft.serves():
-		return NFTables, "it is the best there is" + nft.but(), nil
+		return proxy.ModeNFTables, "it is the best there is" + nft.but(), nil
 	case ipt.serves():
-		return IPTables, "it is the best there is" + ipt.but(), nil
+		return proxy.ModeIPTables, "it is the best there is" + ipt.but(), nil
 	}
-	return "", "", &MissingError{Auto, nft.lacks() + "; " + ipt.lacks(), r.remedy(nft, "or for iptables: "+r.remedy(ipt, ""))}
+	return "", "", &MissingError{proxy.ModeAuto, nft.lacks() + "; " + ipt.lacks(), r.remedy(nft, "or for iptables: "+r.remedy(ipt, ""))}
 }
 
 // Variant is the variant of iptables, as iptables.Options name it, that alone has all that is needed; empty if there are
@@ -102,7 +104,7 @@ func (s *Set) lacks() string {
 		return "no iptables is installed"
 	case s.Err != "":
 		return s.Name + " could not be tried: " + s.Err
-	case s.Name == NFTables:
+	case s.Name == proxy.ModeNFTables:
 		return "nftables lacks " + describe(s.Missing())
 	}
 	return s.Name + " lacks " + describe(s.Missing())

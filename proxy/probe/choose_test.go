@@ -17,7 +17,7 @@ var contains = strings.Contains
 // full is a Result of a machine that has everything. Only the answers are made up: what is tried is what Run tries.
 func full(t *testing.T) Result {
 	t.Helper()
-	r := Run(t.Context(), Options{Mode: NFTables})
+	r := Run(t.Context(), Options{Mode: proxy.ModeNFTables})
 	r.Host = Host{Distribution: RaspberryPiOS, Kernel: "6.12.1-rpi", Modules: true}
 	for _, name := range []string{"iptables-nft", "iptables-legacy"} {
 		s := Set{Name: name}
@@ -59,26 +59,26 @@ func TestEachFeatureOfNFTablesMissing(t *testing.T) {
 			r := r
 			s := without(all, i)
 			r.NFTables = &s
-			chosen, why, err := r.Choose(Auto)
+			chosen, why, err := r.Choose(proxy.ModeAuto)
 			if f.Optional {
-				if chosen != NFTables || err != nil {
+				if chosen != proxy.ModeNFTables || err != nil {
 					t.Errorf("auto: %q, %q, %v", chosen, why, err)
 				}
 				return
 			}
-			if chosen != IPTables || err != nil {
+			if chosen != proxy.ModeIPTables || err != nil {
 				t.Fatalf("auto: %q, %q, %v", chosen, why, err)
 			}
 			namesAll(t, why, f)
 
 			// Alone, the other family is served all the same.
 			r.IPTables = nil
-			chosen, why, err = r.Choose(Auto)
-			if chosen != NFTables || err != nil || !contains(why, f.Family+" is not served") {
+			chosen, why, err = r.Choose(proxy.ModeAuto)
+			if chosen != proxy.ModeNFTables || err != nil || !contains(why, f.Family+" is not served") {
 				t.Errorf("auto, without iptables: %q, %q, %v", chosen, why, err)
 			}
-			chosen, why, err = r.Choose(NFTables)
-			if chosen != NFTables || err != nil || !contains(why, f.Name) {
+			chosen, why, err = r.Choose(proxy.ModeNFTables)
+			if chosen != proxy.ModeNFTables || err != nil || !contains(why, f.Name) {
 				t.Errorf("nftables: %q, %q, %v", chosen, why, err)
 			}
 		})
@@ -106,7 +106,7 @@ func TestForcedModeWithoutAFeature(t *testing.T) {
 		r := r
 		s := missingInBoth(*r.NFTables, f.Name)
 		r.NFTables = &s
-		_, _, err := r.Choose(NFTables)
+		_, _, err := r.Choose(proxy.ModeNFTables)
 		if _, ok := errors.AsType[*MissingError](err); !ok {
 			t.Errorf("without %s: %v", f, err)
 			continue
@@ -120,7 +120,7 @@ func TestForcedModeWithoutAFeature(t *testing.T) {
 		}
 		r := r
 		r.IPTables = []Set{missingInBoth(r.IPTables[0], f.Name)}
-		_, _, err := r.Choose(IPTables)
+		_, _, err := r.Choose(proxy.ModeIPTables)
 		if _, ok := errors.AsType[*MissingError](err); !ok {
 			t.Errorf("without %s: %v", f, err)
 			continue
@@ -152,8 +152,8 @@ func TestVariantThatLacks(t *testing.T) {
 	s := missingInBoth(*r.NFTables, r.NFTables.Features[0].Name)
 	r.NFTables = &s
 	r.IPTables[0] = without(r.IPTables[0], 0)
-	chosen, why, err := r.Choose(Auto)
-	if chosen != IPTables || err != nil || !contains(why, "iptables-legacy has all") {
+	chosen, why, err := r.Choose(proxy.ModeAuto)
+	if chosen != proxy.ModeIPTables || err != nil || !contains(why, "iptables-legacy has all") {
 		t.Errorf("%q, %q, %v", chosen, why, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestNothingWorks(t *testing.T) {
 	r := full(t)
 	s := missingInBoth(*r.NFTables, "nat chains")
 	r.NFTables, r.IPTables = &s, nil
-	_, _, err := r.Choose(Auto)
+	_, _, err := r.Choose(proxy.ModeAuto)
 	want := "--proxy-mode auto cannot work here: nftables lacks nat chains for IPv4 and IPv6 [CONFIG_NFT_NAT, CONFIG_NF_NAT; module nft_chain_nat; no such file or directory]; " +
 		"no iptables is installed; modprobe -a nft_chain_nat; if there is no such module, apt install linux-image-rpi-v8, or use a kernel with CONFIG_NFT_NAT, CONFIG_NF_NAT, " +
 		"or for iptables: apt install iptables"
@@ -172,8 +172,8 @@ func TestNothingWorks(t *testing.T) {
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Error(diff)
 	}
-	r.NFTables = &Set{Name: NFTables, Err: "operation not permitted", Remedy: asRoot}
-	if _, _, err := r.Choose(NFTables); err == nil || !contains(err.Error(), "root") {
+	r.NFTables = &Set{Name: proxy.ModeNFTables, Err: "operation not permitted", Remedy: asRoot}
+	if _, _, err := r.Choose(proxy.ModeNFTables); err == nil || !contains(err.Error(), "root") {
 		t.Errorf("without permission: %v", err)
 	}
 }

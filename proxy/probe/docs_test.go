@@ -14,7 +14,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Run(t.Context(), Options{Mode: NFTables})
+	r := Run(t.Context(), Options{Mode: proxy.ModeNFTables})
 	features := r.NFTables.Features
 	for _, variant := range []string{"iptables-nft", "iptables-legacy"} {
 		s := Set{Name: variant}

@@ -12,13 +12,6 @@ import (
 	"sluice/proxy/nft"
 )
 
-// The modes, which are the values of --proxy-mode.
-const (
-	Auto     = "auto"
-	NFTables = "nftables"
-	IPTables = "iptables"
-)
-
 // Feature is one thing that a writer needs of the kernel (or of the iptables program), in one IP family.
 type Feature struct {
 	// Name says what it is, for people.
@@ -81,8 +74,8 @@ const (
 
 // Options for Run.
 type Options struct {
-	// Mode is Auto (nftables, and iptables only if something of nftables is missing),
-	// NFTables or IPTables (only that). Empty is both.
+	// Mode is proxy.ModeAuto (nftables, and iptables only if something of nftables is missing),
+	// proxy.ModeNFTables or proxy.ModeIPTables (only that). Empty is both.
 	Mode string
 	// Families to try; nil is IPv4, and IPv6 if this machine has it.
 	Families []proxy.Family
@@ -102,10 +95,10 @@ func Run(ctx context.Context, o Options) Result {
 	} else {
 		defer ns.Close()
 	}
-	if o.Mode != IPTables {
+	if o.Mode != proxy.ModeIPTables {
 		r.NFTables = tryNFTables(ns, o.Families)
 	}
-	if o.Mode == IPTables || o.Mode == "" || o.Mode == Auto && !r.NFTables.complete() {
+	if o.Mode == proxy.ModeIPTables || o.Mode == "" || o.Mode == proxy.ModeAuto && !r.NFTables.complete() {
 		if o.Variants == nil {
 			o.Variants = Variants(ctx)
 		}
@@ -131,7 +124,7 @@ func Families() []proxy.Family {
 }
 
 func tryNFTables(ns *os.File, families []proxy.Family) *Set {
-	s := &Set{Name: NFTables}
+	s := &Set{Name: proxy.ModeNFTables}
 	for _, f := range families {
 		opts := nft.Options{Family: f}
 		if ns != nil {

@@ -15,9 +15,9 @@ func TestMain(m *testing.M) { lab.Main(m) }
 // This machine's kernel and iptables have all that the other tests need.
 func TestRun(t *testing.T) {
 	begun := time.Now()
-	r := Run(t.Context(), Options{Mode: Auto})
+	r := Run(t.Context(), Options{Mode: proxy.ModeAuto})
 	t.Logf("auto: %v", time.Since(begun))
-	if chosen, why, err := r.Choose(Auto); chosen != NFTables || err != nil {
+	if chosen, why, err := r.Choose(proxy.ModeAuto); chosen != proxy.ModeNFTables || err != nil {
 		t.Errorf("Choose(auto) = %q, %q, %v", chosen, why, err)
 	}
 	if len(r.IPTables) > 0 {
@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: only %d features were tried", s.Name, len(s.Features))
 		}
 	}
-	if chosen, why, err := r.Choose(IPTables); chosen != IPTables || err != nil {
+	if chosen, why, err := r.Choose(proxy.ModeIPTables); chosen != proxy.ModeIPTables || err != nil {
 		t.Errorf("Choose(iptables) = %q, %q, %v", chosen, why, err)
 	}
 }
