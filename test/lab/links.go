@@ -57,13 +57,27 @@ func (n *Namespace) Sysctl(path, value string) error {
 	})
 }
 
+// refuse has a router forward nothing and say so: by a rule, as the kernel limits the rate at which an
+// unreachable route answers. Where the kernel lacks nf_tables it is one of iptables-legacy.
+func (n *Namespace) refuse(ctx context.Context) error {
+	_, err := n.Run(ctx, unreachable, "nft", "-f", "-")
+	if err == nil {
+		return nil
+	}
+	_, err4 := n.Run(ctx, "", "iptables-legacy", "-A", "FORWARD", "-j", "REJECT", "--reject-with", "icmp-host-unreachable")
+	_, err6 := n.Run(ctx, "", "ip6tables-legacy", "-A", "FORWARD", "-j", "REJECT", "--reject-with", "icmp6-addr-unreachable")
+	if err4 != nil || err6 != nil {
+		return errors.Join(err, err4, err6)
+	}
+	return nil
+}
+
 // connect makes the links between the hosts, with addresses and routes.
 func (l *Lab) connect(ctx context.Context, router *Host) error {
 	if err := l.setSysctls(router); err != nil {
 		return err
 	}
-	// A rule, as the kernel limits the rate at which an unreachable route answers.
-	if _, err := router.Run(ctx, unreachable, "nft", "-f", "-"); err != nil {
+	if err := router.refuse(ctx); err != nil {
 		return err
 	}
 	// A link is made in the namespace of its bridge, and its other end moved to the host.

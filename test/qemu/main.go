@@ -1,7 +1,8 @@
 // Command qemu runs what was built for ARM on boards that QEMU emulates, under Debian's kernels: the release's
 // program under test/bench, and the cases of test/dataplane. `make test-qemu` runs it.
 //
-// A guest is a machine of package vm, with its MiB of memory if it can have more than one size: arm64:128.
+// A guest is a machine of package vm and its MiB of memory: arm64:128. If kernel modules follow it lacks
+// these, and it is tried that the program does what is right without them: arm64:512:nft_numgen,xt_recent.
 package main
 
 import (
@@ -24,7 +25,8 @@ import (
 )
 
 // allGuests are those that run without arguments.
-var allGuests = []string{"arm64:512", "arm64:128", "armv7:512", "armv6:512"}
+var allGuests = []string{"arm64:512", "arm64:128", "armv7:512", "armv6:512",
+	"arm64:512:nf_tables", "arm64:512:nft_numgen", "arm64:512:nft_fib_ipv6", "arm64:512:nft_numgen,xt_statistic"}
 
 // casesMiB is the least memory for the cases, whose program has 40 MB.
 const casesMiB = 256
@@ -71,6 +73,7 @@ func run(ctx context.Context, guests []string, cases string) error {
 // guest is one boot of one machine.
 type guest struct {
 	name, cases string
+	lacks       []string // kernel modules
 
 	kernel  *vm.Kernel
 	took    time.Duration
@@ -79,13 +82,17 @@ type guest struct {
 
 func (g *guest) run(ctx context.Context) error {
 	name, mib, _ := strings.Cut(g.name, ":")
+	mib, lacks, _ := strings.Cut(mib, ":")
+	if lacks != "" {
+		g.lacks, g.cases = strings.Split(lacks, ","), ""
+	}
 	machine, err := vm.Find(name)
 	if err != nil {
 		return err
 	}
 	boot := vm.Boot{Args: clock}
 	if boot.MiB, err = strconv.Atoi(mib); err != nil {
-		return fmt.Errorf("guest %q: want MACHINE:MIB: %w", g.name, err)
+		return fmt.Errorf("guest %q: want MACHINE:MIB, or MACHINE:MIB:MODULE,...: %w", g.name, err)
 	}
 	if machine.MiB != 0 && machine.MiB != boot.MiB {
 		return fmt.Errorf("guest %q: this machine has %d MiB", g.name, machine.MiB)
@@ -116,22 +123,14 @@ func (g *guest) prepare(ctx context.Context, dir string, boot *vm.Boot) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(filepath.Join(files, "sluice"), program, 0o755),
-		machine.Build(ctx, filepath.Join(files, "bench"), "build", "./test/bench")); err != nil {
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(filepath.Join(files, "sluice"), program, 0o755)); err != nil {
 		return err
 	}
-	commands := []string{
-		fmt.Sprintf("./bench -binary ./sluice -changes 5 -sizes 100x3 -max-anonymous %d", maxAnonymous),
-		"./bench -binary ./sluice -changes 5 -sizes 1000x10",
+	commands, err := g.programs(ctx, files)
+	if err != nil {
+		return err
 	}
-	if g.cases != "" {
-		commands = append(commands, "./dataplane.test -test.timeout 50m -test.run "+g.cases)
-		if err := errors.Join(machine.Build(ctx, filepath.Join(files, "dataplane.test"), "test", "-c", "./test/dataplane"),
-			os.CopyFS(filepath.Join(files, "testdata"), os.DirFS("test/dataplane/testdata"))); err != nil {
-			return err
-		}
-	}
-	r, err := vm.NewInitramfs(ctx, g.kernel, boot.Initramfs)
+	r, err := vm.NewInitramfs(ctx, g.kernel, boot.Initramfs, g.lacks...)
 	if err != nil {
 		return err
 	}
@@ -144,6 +143,26 @@ func (g *guest) prepare(ctx context.Context, dir string, boot *vm.Boot) error {
 		err = errors.Join(r.Add("test", files), r.AddTools())
 	}
 	return errors.Join(err, r.Close())
+}
+
+// programs puts what the machine is to run into a folder, and returns the commands.
+func (g *guest) programs(ctx context.Context, files string) (commands []string, err error) {
+	machine := g.kernel.Machine
+	if g.lacks != nil {
+		return []string{"./agent.test -test.run TestModulesThatLack -test.v -binary ./sluice -lacks " + strings.Join(g.lacks, ",")},
+			machine.Build(ctx, filepath.Join(files, "agent.test"), "test", "-c", "./test/agent")
+	}
+	commands = []string{
+		fmt.Sprintf("./bench -binary ./sluice -changes 5 -sizes 100x3 -max-anonymous %d", maxAnonymous),
+		"./bench -binary ./sluice -changes 5 -sizes 1000x10",
+	}
+	err = machine.Build(ctx, filepath.Join(files, "bench"), "build", "./test/bench")
+	if g.cases != "" {
+		commands = append(commands, "./dataplane.test -test.timeout 50m -test.run "+g.cases)
+		err = errors.Join(err, machine.Build(ctx, filepath.Join(files, "dataplane.test"), "test", "-c", "./test/dataplane"),
+			os.CopyFS(filepath.Join(files, "testdata"), os.DirFS("test/dataplane/testdata")))
+	}
+	return commands, err
 }
 
 // figures are the lines of test/bench.
@@ -172,8 +191,11 @@ func (g *guest) summary(err error) string {
 		return g.name + ": FAILED: " + err.Error()
 	}
 	cases := "no cases"
-	if g.cases != "" {
+	switch {
+	case g.cases != "":
 		cases = "cases passed"
+	case g.lacks != nil:
+		cases = "right without " + strings.Join(g.lacks, " and ")
 	}
 	return fmt.Sprintf("%s: Linux %s, %s, %v\n  %s", g.name, g.kernel.Version, cases, g.took.Round(time.Second), strings.Join(g.figures, "\n  "))
 }

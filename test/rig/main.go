@@ -12,8 +12,12 @@ import (
 	"sluice/test/tempdir"
 )
 
-// Binary is the program under test; Main builds it.
+// Binary is the program under test; Main builds it where no flag names one.
 var Binary string
+
+func init() {
+	flag.StringVar(&Binary, "binary", "", "the program under test; empty: build it")
+}
 
 // Main is the TestMain of packages that use a Rig or a Process.
 func Main(m *testing.M) {
@@ -33,6 +37,9 @@ func buildAndRun(m *testing.M) (int, error) {
 	// The tests wait more than they work.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		return 0, err
+	}
+	if Binary != "" {
+		return m.Run(), nil
 	}
 	dir, err := tempdir.New("sluice-test-")
 	if err != nil {

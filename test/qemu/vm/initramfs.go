@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +19,11 @@ import (
 // Initramfs is what a machine's kernel starts with: kernel modules, tools, and an init (package
 // sluice/test/qemu/init) that runs commands, or goes on to a disk.
 type Initramfs struct {
-	kernel *Kernel
-	file   *os.File
-	gzip   *gzip.Writer // a machine of little memory must hold the archive and what it unpacks at the same time
-	cpio   cpio
+	kernel  *Kernel
+	without []string
+	file    *os.File
+	gzip    *gzip.Writer // a machine of little memory must hold the archive and what it unpacks at the same time
+	cpio    cpio
 }
 
 // modules are the names of kernel modules, and the folders of modules, that machines have, with all that these need.
@@ -36,13 +38,13 @@ var programs = map[string]string{
 	"usr/sbin/xtables-nft-multi": "usr/sbin/xtables-nft-multi", "usr/sbin/xtables-legacy-multi": "usr/sbin/xtables-legacy-multi",
 }
 
-// NewInitramfs begins one in a file.
-func NewInitramfs(ctx context.Context, k *Kernel, file string) (*Initramfs, error) {
+// NewInitramfs begins one in a file. The kernel modules of these names, and those that need them, are not in it.
+func NewInitramfs(ctx context.Context, k *Kernel, file string, without ...string) (*Initramfs, error) {
 	f, err := os.Create(file)
 	if err != nil {
 		return nil, err
 	}
-	r := &Initramfs{kernel: k, file: f, gzip: gzip.NewWriter(f)}
+	r := &Initramfs{kernel: k, without: without, file: f, gzip: gzip.NewWriter(f)}
 	r.cpio = cpio{w: r.gzip, seen: map[string]bool{}}
 	r.cpio.entry("dev/console", unix.S_IFCHR|0o600, unix.Mkdev(5, 1), nil)
 	for _, dir := range []string{"disk", "proc", "run", "sys", "tmp"} {
@@ -103,7 +105,7 @@ func (r *Initramfs) addModules() error {
 	// A line is a module and all modules that it needs. The indices stay those of all modules.
 	for line := range strings.Lines(string(deps)) {
 		files := strings.Fields(strings.Replace(line, ":", "", 1))
-		if !wanted(files[0]) {
+		if !wanted(files[0]) || slices.ContainsFunc(files, r.lacks) {
 			continue
 		}
 		for _, f := range files {
@@ -126,6 +128,11 @@ func wanted(module string) bool {
 		}
 	}
 	return false
+}
+
+// lacks tells whether a module is to be left out.
+func (r *Initramfs) lacks(module string) bool {
+	return slices.Contains(r.without, strings.TrimSuffix(path.Base(module), ".ko"))
 }
 
 // AddTools adds nft, ip, and iptables in both its variants. The one without a name is that of Debian: the one for nf_tables.
