@@ -3,6 +3,9 @@ package agent
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
 	"sluice/agent/health"
 	"sluice/agent/source"
 	"sluice/proxy"
@@ -29,7 +32,7 @@ func (l *loop) plan() {
 		l.planAll()
 	} else {
 		for name := range l.dirty.Services {
-			l.planService(name)
+			l.planService(l.read(name))
 		}
 	}
 	if all || len(l.dirty.Services) > 0 {
@@ -43,12 +46,36 @@ func (l *loop) plan() {
 	}
 }
 
-// planAll plans all Services, and takes away those that are no more.
+// readAhead is how many Services planAll reads before they are planned.
+const readAhead = 32
+
+// stored is a Service as the store has it.
+type stored struct {
+	name   source.Name
+	svc    *corev1.Service // nil: it is no more
+	slices []*discoveryv1.EndpointSlice
+	err    error
+}
+
+func (l *loop) read(name source.Name) stored {
+	svc, slices, err := l.store.Service(name)
+	return stored{name, svc, slices, err}
+}
+
+// planAll plans all Services, and takes away those that are no more. Reading is half of the work, and goes on
+// beside planning; nothing else uses the store meanwhile.
 func (l *loop) planAll() {
+	ahead := make(chan stored, readAhead)
+	go func() {
+		defer close(ahead)
+		for name := range l.store.Names() {
+			ahead <- l.read(name)
+		}
+	}()
 	exist := map[proxy.ServiceName]struct{}{}
-	for name := range l.store.Names() {
-		exist[proxy.ServiceName(name)] = struct{}{}
-		l.planService(name)
+	for s := range ahead {
+		exist[proxy.ServiceName(s.name)] = struct{}{}
+		l.planService(s)
 	}
 	for _, p := range l.proxiers {
 		var gone []proxy.ServiceName
@@ -58,27 +85,27 @@ func (l *loop) planAll() {
 			}
 		}
 		for _, name := range gone {
-			l.planService(source.Name(name))
+			l.planService(l.read(source.Name(name)))
 		}
 	}
 }
 
-// planService plans a Service in all families. If it cannot be read, its plan stays.
-func (l *loop) planService(name source.Name) {
-	svc, slices, err := l.store.Service(name)
-	if err != nil {
-		l.log.Warn("a Service stays as it was planned before", "error", err)
+// planService plans a Service in all families. If it could not be read, its plan stays.
+func (l *loop) planService(s stored) {
+	if s.err != nil {
+		l.log.Warn("a Service stays as it was planned before", "error", s.err)
 		return
 	}
 	now := time.Now()
+	name := proxy.ServiceName(s.name)
 	for _, p := range l.proxiers {
 		var plan *proxy.ServicePlan
-		if svc != nil {
-			plan = proxy.PlanService(&p.node, svc, slices, p.slots)
+		if s.svc != nil {
+			plan = proxy.PlanService(&p.node, s.svc, s.slices, p.slots)
 		}
 		l.logIgnored(p, plan)
-		p.set(proxy.ServiceName(name), plan, now)
-		p.publisher.plan(proxy.ServiceName(name), p.state.Plan(proxy.ServiceName(name)))
+		p.set(name, plan, now)
+		p.publisher.plan(name, p.state.Plan(name))
 	}
 }
 
