@@ -196,12 +196,19 @@ func (l *loop) lost() {
 	}
 }
 
+// repairLogPause is how long one line of the log stands for all repairs: programs that fight make one each second.
+const repairLogPause = time.Minute
+
 // mend handles the news that another program changed our rules.
 func (l *loop) mend(p *proxier) {
+	now := time.Now()
 	p.repairs++
 	l.metrics.Repaired(p.family)
-	p.log.Warn("another program changed sluice's rules; they are compared and mended", "times", p.repairs)
-	p.mustReconcile(time.Now())
+	if p.mendQuietly = now.Sub(p.repairLogged) < repairLogPause; !p.mendQuietly {
+		p.repairLogged = now
+		p.log.Warn("another program changed sluice's rules; they are compared and mended, each time it happens", "times", p.repairs)
+	}
+	p.mustReconcile(now)
 }
 
 // write brings into the kernel what is due. A change that comes alone is written

@@ -44,6 +44,9 @@ type proxier struct {
 	lastSync  time.Time
 	lastTook  time.Duration
 	repairs   int
+	// repairLogged is when a repair was logged last; mendQuietly says that the one that waits is not.
+	repairLogged time.Time
+	mendQuietly  bool
 	// detection is the choice that was logged last.
 	detection string
 }
@@ -152,12 +155,14 @@ func (p *proxier) write(ctx context.Context) bool {
 	}
 	level := slog.LevelDebug
 	if whole {
-		level = slog.LevelInfo
+		if !p.mendQuietly {
+			level = slog.LevelInfo
+		}
 		p.flowCheck = p.flows != nil // flows may have begun while the kernel was not as it should be
 	}
 	p.log.Log(ctx, level, "rules written", "added", stats.Added, "removed", stats.Removed, "unchanged", stats.Unchanged,
 		"took", now.Sub(start).Round(time.Microsecond), "waited", now.Sub(p.queued).Round(time.Microsecond))
-	p.reconcile, p.failures, p.lastError = false, 0, ""
+	p.reconcile, p.mendQuietly, p.failures, p.lastError = false, false, 0, ""
 	p.queued, p.retryAt = time.Time{}, time.Time{}
 	p.lastSync, p.lastTook = now, now.Sub(start)
 	p.publisher.tracker.Updated(p.family)

@@ -137,3 +137,67 @@ func TestIncompatibleTable(t *testing.T) {
 	c.OnNode("nft", "flush chain ip nat PREROUTING")
 	c.Eventually(rig.Patience, "the other mode's rules gone", func() bool { return !strings.Contains(c.OnNode("iptables-nft-save"), "SLUICE-") })
 }
+
+// TestForeignIPTables has other programs change the rules of iptables, again and again, and hold its lock: clients
+// are served again right after.
+func TestForeignIPTables(t *testing.T) {
+	const flushes = 15
+	for _, variant := range []string{iptables.NFT, iptables.Legacy} {
+		t.Run(variant, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(variant); err != nil {
+				t.Skipf("this machine has no %s: %v", variant, err)
+			}
+			c := newCluster(t)
+			c.Args = append(c.Args, "--proxy-mode", "iptables")
+			c.variant(variant)
+			lockFile := filepath.Join(c.Dir, "lock")
+			c.Wrapper = append(c.Wrapper, "XTABLES_LOCKFILE="+lockFile)
+			c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2"))
+			c.Run()
+			shell := func(script string) {
+				c.OnNode("env", "XTABLES_LOCKFILE="+lockFile, "sh", "-ec", strings.ReplaceAll(script, "IPT", variant))
+			}
+			for name, script := range map[string]string{
+				"flush nat, once":            "IPT -t nat -F",
+				"flush nat, again and again": fmt.Sprintf("for i in $(seq %d); do IPT -t nat -F; sleep .3; done", flushes),
+				"delete our jump":            `IPT -t nat -D PREROUTING -m comment --comment "sluice: Services" -j SLUICE-SERVICES`,
+				"restore without ours":       `printf '*nat\n-A POSTROUTING -j RETURN\nCOMMIT\n*filter\nCOMMIT\n' | IPT-restore`,
+			} {
+				shell(script)
+				c.ReachIn(proxy.IPv4, rig.Patience, "outside tcp node:30080", "pod2:8080") // 2 s, where nothing else runs
+				c.ReachIn(proxy.IPv4, rig.Patience, "pod1 tcp vip1:80", "pod2:8080")
+				if t.Failed() {
+					t.Fatal(name)
+				}
+			}
+			if n := c.Logged("another program changed", "IPv4"); n < 1 || n > 3 {
+				t.Errorf("what happened is logged %d times", n)
+			}
+			if s, err := c.Status(); err != nil || s.Families[0].Repairs < 5 {
+				t.Errorf("the status does not tell of the repairs: %+v, %v", s.Families, err)
+			}
+			if variant == iptables.NFT {
+				return // has no lock
+			}
+			lock, err := os.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+				t.Fatal(err)
+			}
+			c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod3"))
+			time.Sleep(10 * time.Second)
+			c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080")
+			if n := c.Logged("not written", "holds the xtables lock", "IPv4"); n != 1 {
+				t.Errorf("the lock is logged %d times", n)
+			}
+			if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_UN); err != nil {
+				t.Fatal(err)
+			}
+			c.ReachIn(proxy.IPv4, rig.Patience, "pod1 tcp vip1:80", "pod3:8080")
+		})
+	}
+}
