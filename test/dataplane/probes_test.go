@@ -136,8 +136,10 @@ func (r *run) probe(table string) {
 		<-done
 	}
 	for i := range expectations {
-		if problem := r.judge(&expectations[i], results[i]); problem != "" {
-			r.t.Errorf("%s\n\t%s", expectations[i].line, problem)
+		for _, problem := range []string{r.judge(&expectations[i], results[i]), r.predict(&expectations[i])} {
+			if problem != "" {
+				r.t.Errorf("%s\n\t%s", expectations[i].line, problem)
+			}
 		}
 	}
 }
