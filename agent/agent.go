@@ -27,6 +27,7 @@ import (
 	"sluice/agent/version"
 	"sluice/proxy"
 	"sluice/proxy/conntrack"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 	"sluice/proxy/probe"
 )
@@ -70,8 +71,13 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	defer running.Wait()
 	defer cancel()
 	for _, p := range l.proxiers {
-		if err := p.writer.Watch(ctx, func() { post(ctx, l.foreign, p) }); err != nil {
-			p.log.Warn("changes by other programs are not noticed", "error", err)
+		p.watch = func() {
+			if err := p.writer.Watch(ctx, func() { post(ctx, l.foreign, p) }); err != nil {
+				p.log.Warn("changes by other programs are not noticed", "error", err)
+			}
+		}
+		if p.writer != nil {
+			p.watch()
 		}
 	}
 	running.Go(func() {
@@ -128,7 +134,8 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 	return l
 }
 
-// openFamilies opens a writer for each family that the kernel has.
+// openFamilies opens a writer for each family that the kernel has. One that cannot be opened is tried again when its rules
+// are to be written; it is an error if that is all of them.
 func (l *loop) openFamilies() error {
 	var errs []error
 	var peers nft.Peers
@@ -143,19 +150,24 @@ func (l *loop) openFamilies() error {
 	}
 	opening.Wait()
 	for i, f := range families {
-		w, err := writers[i], failures[i]
-		if err != nil {
-			l.log.Error("a family is not served", "family", f.String(), "error", err)
-			errs = append(errs, err)
+		if failures[i] != nil {
+			errs = append(errs, failures[i])
+		}
+		if errors.Is(failures[i], iptables.ErrNoIPTables) {
+			l.log.Error("a family is not served", "family", f.String(), "error", failures[i])
 			continue
 		}
 		flows, err := conntrack.Open(conntrack.Options{})
 		if err != nil {
 			l.log.Warn("flows to endpoints that are gone will not be deleted", "family", f.String(), "error", err)
 		}
-		l.proxiers = append(l.proxiers, newProxier(f, w, flows, l.tracker, l.log))
+		p := newProxier(f, func() (proxy.Writer, error) { return l.openWriter(f, &peers) }, flows, l.tracker, l.log)
+		if failures[i] == nil {
+			p.writer = writers[i]
+		}
+		l.proxiers = append(l.proxiers, p)
 	}
-	if len(l.proxiers) == 0 {
+	if len(errs) == len(families) {
 		return errors.Join(errs...)
 	}
 	return nil

@@ -47,12 +47,19 @@ func (l *loop) removeOther(ctx context.Context) {
 		return
 	}
 	for _, p := range l.proxiers {
+		logged := ""
 		for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-			err := l.cleanOther(ctx, p)
+			removed, err := l.cleanOther(ctx, p)
+			if removed {
+				p.log.Info("rules of an earlier --proxy-mode, or of another iptables, are removed")
+			}
 			if err == nil {
 				break
 			}
-			p.log.Warn("rules of an earlier --proxy-mode, or of another iptables, may be left", "error", err, "retry", delay)
+			if err.Error() != logged {
+				logged = err.Error()
+				p.log.Warn("rules of an earlier --proxy-mode, or of another iptables, may be left; tried again and again", "error", err)
+			}
 			select {
 			case <-time.After(delay):
 			case <-ctx.Done():
@@ -62,13 +69,13 @@ func (l *loop) removeOther(ctx context.Context) {
 	}
 }
 
-func (l *loop) cleanOther(ctx context.Context, p *proxier) error {
+func (l *loop) cleanOther(ctx context.Context, p *proxier) (removed bool, err error) {
 	opts := iptables.Options{Family: p.family, Installed: l.installed(p.family), Log: p.log}
-	if w, ok := p.writer.(*iptables.Writer); ok {
-		_, err := nft.Cleanup(ctx, nft.Options{Family: p.family})
-		_, err2 := iptables.Cleanup(ctx, opts, w.Variant().Name)
-		return errors.Join(err, err2)
+	w, ok := p.writer.(*iptables.Writer)
+	if !ok {
+		return iptables.Cleanup(ctx, opts, "")
 	}
-	_, err := iptables.Cleanup(ctx, opts, "")
-	return err
+	ofNFT, err := nft.Cleanup(ctx, nft.Options{Family: p.family})
+	ofOther, err2 := iptables.Cleanup(ctx, opts, w.Variant().Name)
+	return ofNFT || ofOther, errors.Join(err, err2)
 }

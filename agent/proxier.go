@@ -21,7 +21,9 @@ type proxier struct {
 	log       *slog.Logger
 	node      proxy.Node
 	state     *proxy.State
-	writer    proxy.Writer
+	writer    proxy.Writer // nil: it could not be opened yet
+	open      func() (proxy.Writer, error)
+	watch     func() // notices changes by other programs, once the writer is open
 	publisher publisher
 	metrics   *metrics.Recorder
 	flows     *conntrack.Conn // nil: the kernel cannot list flows
@@ -56,11 +58,11 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-func newProxier(f proxy.Family, w proxy.Writer, flows *conntrack.Conn, tracker *health.Tracker, log *slog.Logger) *proxier {
+func newProxier(f proxy.Family, open func() (proxy.Writer, error), flows *conntrack.Conn, tracker *health.Tracker, log *slog.Logger) *proxier {
 	log = log.With("family", f.String())
 	p := &proxier{
 		family: f, log: log, node: proxy.Node{Family: f},
-		state: proxy.NewState(f, proxy.Settings{}), writer: w, flows: flows,
+		state: proxy.NewState(f, proxy.Settings{}), open: open, watch: func() {}, flows: flows,
 		publisher: newPublisher(tracker, log), removed: map[proxy.Frontend]struct{}{},
 	}
 	p.mustReconcile(time.Now()) // what an earlier agent left may be more than is wanted now
@@ -69,7 +71,9 @@ func newProxier(f proxy.Family, w proxy.Writer, flows *conntrack.Conn, tracker *
 
 func (p *proxier) close() {
 	p.publisher.close()
-	p.writer.Close()
+	if p.writer != nil {
+		p.writer.Close()
+	}
 	if p.flows != nil {
 		p.flows.Close()
 	}
@@ -77,7 +81,7 @@ func (p *proxier) close() {
 
 // slots is where planning goes on from: the state's slots, and before the first write the kernel's.
 func (p *proxier) slots(f proxy.Frontend) (pool, localPool []netip.AddrPort) {
-	if pool, localPool = p.state.Slots(f); pool == nil && localPool == nil && p.lastSync.IsZero() {
+	if pool, localPool = p.state.Slots(f); pool == nil && localPool == nil && p.lastSync.IsZero() && p.writer != nil {
 		return p.writer.Slots(f)
 	}
 	return pool, localPool
@@ -133,16 +137,8 @@ func (p *proxier) due() (at time.Time, waiting bool) {
 // write brings what waits into the kernel.
 func (p *proxier) write(ctx context.Context) bool {
 	start := time.Now()
-	var stats proxy.Stats
-	var err error
 	whole := p.reconcile
-	if whole {
-		stats, err = p.writer.Reconcile(ctx, p.state)
-	} else {
-		var d proxy.Delta
-		proxy.Merge(&d, p.pending...)
-		stats, err = p.writer.Apply(ctx, &d)
-	}
+	stats, err := p.bring(ctx)
 	p.pending = nil
 	now := time.Now()
 	p.metrics.Synced(p.family, whole, now.Sub(start), err)
@@ -167,6 +163,24 @@ func (p *proxier) write(ctx context.Context) bool {
 	p.lastSync, p.lastTook = now, now.Sub(start)
 	p.publisher.tracker.Updated(p.family)
 	return true
+}
+
+// bring has the writer write what waits.
+func (p *proxier) bring(ctx context.Context) (proxy.Stats, error) {
+	if p.writer == nil {
+		w, err := p.open()
+		if err != nil {
+			return proxy.Stats{}, err
+		}
+		p.writer = w
+		p.watch()
+	}
+	if p.reconcile {
+		return p.writer.Reconcile(ctx, p.state)
+	}
+	var d proxy.Delta
+	proxy.Merge(&d, p.pending...)
+	return p.writer.Apply(ctx, &d)
 }
 
 // follow lets the publisher follow the kernel, and counts what it serves.

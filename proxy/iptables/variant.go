@@ -187,11 +187,11 @@ func Detect(ctx context.Context, opts Options) (chosen Variant, why, mixed strin
 		if incompatible := (*IncompatibleError)(nil); err == nil || errors.As(err, &incompatible) {
 			continue // the writer tells of the latter, if it is chosen
 		}
-		if len(list) == 1 {
+		if absent := errors.Is(err, errAbsent); len(list) == 1 || i == 0 && !absent {
+			// The system's choice may work in a moment; rules in the other one would be in nobody's sight.
 			return Variant{}, "", "", fmt.Errorf("look which chains %s has: %w", list[i], err)
-		}
-		if !errors.Is(err, errAbsent) {
-			opts.logger().Warn("it is not known which chains an iptables has; the other one is preferred", "iptables", list[i].String(), "error", err)
+		} else if !absent {
+			opts.logger().Warn("it is not known which chains an iptables has; it is not used", "iptables", list[i].String(), "error", err)
 		}
 		list[i].Hint, list[i].Others, list[i].Ours = false, -1, 0
 	}

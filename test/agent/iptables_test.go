@@ -201,3 +201,33 @@ func TestForeignIPTables(t *testing.T) {
 		})
 	}
 }
+
+// TestFamilyComesLate has the programs of one family fail at the start.
+func TestFamilyComesLate(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	fine := filepath.Join(c.Dir, "fine")
+	c.programs(func(name string) string {
+		variant := strings.Replace(name, "tables", "tables-nft", 1)
+		if strings.HasPrefix(name, "ip6") && strings.HasSuffix(name, "-save") {
+			return fmt.Sprintf(`test -e %s || { echo no >&2; exit 1; }; exec %s "$@"`, fine, variant)
+		}
+		return fmt.Sprintf(`exec %s "$@"`, variant)
+	})
+	c.Args = append(c.Args, "--log-level", "debug")
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	c.Start()
+	c.Await(rig.Patience, "IPv4 alone", func(s status.Status) bool {
+		return len(s.Families) == 2 && !s.Families[0].LastSync.IsZero() && s.Families[1].LastError != ""
+	})
+	c.ReachIn(proxy.IPv4, rig.Soon, "pod1 tcp vip1:80", "pod2:8080")
+	if err := os.WriteFile(fine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.ReachIn(proxy.IPv6, rig.Patience, "pod1 tcp vip1:80", "pod2:8080")
+	c.Await(rig.Patience, "health", func(s status.Status) bool { return s.Healthy })
+	// Changes by others are noticed there, too.
+	c.OnNode("ip6tables-nft", "-t", "nat", "-F", "PREROUTING")
+	c.Eventually(rig.Patience, "a repair", func() bool { return strings.Contains(c.OnNode("ip6tables-nft-save", "-t", "nat"), "-A PREROUTING") })
+}
