@@ -95,6 +95,25 @@ read_words() {
 	done
 }
 
+# read_variables refuses switches that say neither yes nor no, and names variables that are none.
+read_variables() {
+	value=
+	for name in SKIP_DOWNLOAD SKIP_ENABLE SKIP_START FORCE_RESTART FORCE; do
+		eval "value=\${INSTALL_SLUICE_$name-}"
+		case $value in
+		true | yes | 1) eval "INSTALL_SLUICE_$name=true" ;;
+		false | no | 0 | '') eval "INSTALL_SLUICE_$name=" ;;
+		*) fatal "INSTALL_SLUICE_$name is \"$value\", and must be true or false. Nothing was changed." ;;
+		esac
+	done
+	for name in $(env | sed -n 's/^INSTALL_SLUICE_\([A-Za-z0-9_]*\)=.*/\1/p'); do
+		case $name in
+		EXEC | VERSION | URL | SKIP_DOWNLOAD | SKIP_ENABLE | SKIP_START | FORCE_RESTART | FORCE | BIN_DIR | SYSTEMD_DIR) ;;
+		*) warn "INSTALL_SLUICE_$name is unknown and has no effect. \"sh install.sh --help\" prints the variables that there are." ;;
+		esac
+	done
+}
+
 # need_plain refuses what could not be written into a service file as it is.
 need_plain() {
 	case $2 in
@@ -190,7 +209,7 @@ set_bin_dir() {
 		fi
 	fi
 	need_plain INSTALL_SLUICE_BIN_DIR "$BIN_DIR"
-	can_write "$BIN_DIR" || fatal "Cannot write into $BIN_DIR: it cannot be made, or its file system is full or read-only. Set INSTALL_SLUICE_BIN_DIR to another directory."
+	can_write "$BIN_DIR" || fatal "Cannot write into $BIN_DIR: it cannot be made, or its file system is full or read-only. Nothing was changed. Set INSTALL_SLUICE_BIN_DIR to another directory."
 	BIN=$BIN_DIR/sluice
 }
 
@@ -416,14 +435,13 @@ stage_config() {
 		as_root cat "$INSTALL_CONFIG" >"$TMP/config"
 	fi
 	set -- "$PROGRAM" agent "$@" --write-config-to "$TMP/config"
-	value=
 	# sudo keeps none of these.
 	for name in $(env | sed -n 's/^\(SLUICE_[A-Z0-9_]*\)=.*/\1/p'); do
 		eval "value=\${$name-}"
 		set -- "$name=$value" "$@"
 	done
 	if ! as_root env "$@" >"$TMP/said" 2>&1; then
-		fatal "The options cannot be used: $(sed 's/^sluice: //' "$TMP/said" | tr '\n' ' ')Nothing was changed."
+		fatal "The options cannot be used: $(sed -e 's/^sluice: //' -e 's/[^.]$/&./' "$TMP/said" | tr '\n' ' ')Nothing was changed."
 	fi
 	while read -r line; do
 		warn "${line#sluice: }"
@@ -810,6 +828,7 @@ main() {
 	set -- ${INSTALL_SLUICE_EXEC-} "$@"
 	read_words "$@"
 	[ "${1-}" != agent ] || shift
+	read_variables
 	become_root
 	find_service_manager
 	read_installed

@@ -5,6 +5,20 @@ BIN_DIR=/usr/local/bin
 SYSTEMD_DIR=/etc/systemd/system
 INSTALL_CONFIG=/etc/rancher/sluice/config.yaml.d/90-install.yaml
 
+for arg in "$@"; do
+	case $arg in
+	-h | -help | --help | help)
+		echo "Usage: sluice-uninstall.sh"
+		echo "Takes sluice away from this machine: service, rules, cache, configuration and program. It has no options."
+		exit 0
+		;;
+	esac
+done
+if [ $# -gt 0 ]; then
+	echo "[ERROR] \"$1\" is unknown: sluice-uninstall.sh has no options, and takes sluice away at once. Nothing was changed." >&2
+	exit 2
+fi
+
 if [ "$(id -u)" -ne 0 ]; then
 	if command -v sudo >/dev/null; then
 		exec sudo -- "$0" "$@"

@@ -149,6 +149,9 @@ func TestSettings(t *testing.T) {
 			config, "\nSLUICE_CLUSTER_CIDR=10.42.0.0/16\nSLUICE_HOSTNAME_OVERRIDE=a 'b\n", restart, ""},
 		{"an option without effect", nil, []string{"--idle"}, config, "\ngiven: --idle\n", restart, "[WARN]  --idle has no effect"},
 		{"not started", []string{"INSTALL_SLUICE_SKIP_START=true"}, nil, binary, "sluice v1", "systemctl enable sluice", `"sudo systemctl start sluice" starts it`},
+		{"not started in another word", []string{"INSTALL_SLUICE_SKIP_START=1"}, nil, binary, "sluice v1", "systemctl enable sluice", `"sudo systemctl start sluice" starts it`},
+		{"started", []string{"INSTALL_SLUICE_SKIP_START=false"}, nil, binary, "sluice v1", restart, ""},
+		{"an unknown variable", []string{"INSTALL_SLUICE_SKIP_STRAT=true"}, nil, binary, "sluice v1", restart, "[WARN]  INSTALL_SLUICE_SKIP_STRAT is unknown"},
 		{"not enabled", []string{"INSTALL_SLUICE_SKIP_ENABLE=true"}, nil, binary, "sluice v1", "systemctl daemon-reload", `"sudo systemctl enable --now sluice" starts it`},
 		{"another directory", []string{"INSTALL_SLUICE_BIN_DIR=/opt/sluice"}, nil, unit, "ExecStart=/opt/sluice/sluice agent\n", restart, "/opt/sluice/sluice-uninstall.sh"},
 		{"another configuration", nil, []string{"--v=4", "--config", "/etc/a.yaml"}, unit, "ExecStart=" + binary + " agent --config /etc/a.yaml\n", restart, ""},
@@ -227,7 +230,9 @@ func TestWords(t *testing.T) {
 		{[]string{"uninstall"}, "", 1, "sudo sluice-uninstall.sh"},
 		{[]string{"server"}, "", 1, `"server" is nothing to install with`},
 		{nil, "INSTALL_SLUICE_EXEC=server --v 4", 1, `"server" is nothing to install with`},
-		{[]string{"--no-such-flag"}, "", 1, `The options cannot be used: unknown flag --no-such-flag See "sluice agent --help". Nothing was changed.`},
+		{[]string{"--no-such-flag"}, "", 1, `The options cannot be used: unknown flag --no-such-flag. See "sluice agent --help". Nothing was changed.`},
+		{nil, "INSTALL_SLUICE_SKIP_START=maybe", 1, `INSTALL_SLUICE_SKIP_START is "maybe", and must be true or false. Nothing was changed.`},
+		{nil, "INSTALL_SLUICE_FORCE=TRUE", 1, `INSTALL_SLUICE_FORCE is "TRUE"`},
 	} {
 		for _, shell := range [][]string{{"/bin/dash"}, {"/bin/busybox", "ash"}} {
 			m, r := newMachine(t), newRelease(t)
@@ -244,6 +249,35 @@ func TestWords(t *testing.T) {
 			same(t, "what was written", []string(nil), m.trace())
 			same(t, "asked of systemd", []string(nil), m.asked())
 		}
+	}
+}
+
+// The uninstaller takes sluice away only if it is given nothing.
+func TestUninstallerWords(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	r.put("", arch(), program("v1"))
+	m.mustInstall(r)
+	before, agent := m.files(), m.agent()
+	m.asked()
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--help"}, 0, "Usage: sluice-uninstall.sh"},
+		{[]string{"--dry-run"}, 2, `"--dry-run" is unknown`},
+		{[]string{"--dry-run", "-h"}, 0, "Usage: sluice-uninstall.sh"},
+		{[]string{""}, 2, "Nothing was changed."},
+	} {
+		out, code := m.run("", append([]string{"/usr/local/bin/sluice-uninstall.sh"}, test.args...)...)
+		if code != test.code || !strings.Contains(out, test.want) {
+			t.Errorf("%q: exit code %d, want %d and %q:\n%s", test.args, code, test.code, test.want, out)
+		}
+	}
+	same(t, "files", before, m.files())
+	same(t, "asked of systemd", []string(nil), m.asked())
+	if m.agent() != agent {
+		t.Error("the agent is another, or none")
 	}
 }
 
