@@ -689,6 +689,7 @@ modules() {
 # pods on one bridge) nor ip_tables (iptables-legacy).
 nf_tables
 nft_chain_nat
+nft_counter
 nft_nat
 nft_masq
 nft_ct

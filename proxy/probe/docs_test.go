@@ -38,3 +38,18 @@ func TestDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestModulesAtBoot holds that all modules of nftables are loaded at boot, as the kernel takes long to load them singly.
+func TestModulesAtBoot(t *testing.T) {
+	text, err := os.ReadFile("../../systemd/sluice-modules.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Run(t.Context(), Options{Mode: proxy.ModeNFTables}).NFTables.Features {
+		for module := range strings.FieldsSeq(f.Module) {
+			if !strings.Contains(string(text), "\n"+module+"\n") {
+				t.Errorf("systemd/sluice-modules.conf lacks %s, for %v", module, f)
+			}
+		}
+	}
+}
