@@ -73,13 +73,22 @@ func newLogger(c *cli.Context, cfg config.Config) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.App.ErrWriter, options))
 }
 
-// writeConfig checks the configuration as a whole and writes what the command line and the environment say of it.
+// writeConfig checks the configuration as a whole and writes what the command line and the environment say of it. Unlike
+// an agent that must serve, it refuses a variable that is misspelt: what it sets would be lost without a trace.
 func writeConfig(c *cli.Context, flags configFlags, cfg config.Config, warnings []string, file string) error {
+	sources := flags.sources()
+	if unknown := sources.UnknownVariables(); len(unknown) > 0 {
+		var known []string
+		for _, o := range config.Options() {
+			known = append(known, o.Env())
+		}
+		return usageError(fmt.Errorf("the environment variable %s sets no option%s", unknown[0], suggestion(unknown[0], known)))
+	}
 	for _, w := range warnings {
 		fmt.Fprintln(c.App.ErrWriter, "sluice:", w)
 	}
 	if err := cfg.Validate(); err != nil {
 		return usageError(err)
 	}
-	return config.WriteFile(file, flags.sources())
+	return config.WriteFile(file, sources)
 }

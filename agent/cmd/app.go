@@ -86,7 +86,12 @@ func run(ctx context.Context, commands []*cli.Command, args []string, stdout, st
 		writeCandidates(app, args[1:n-1])
 		return exitOK
 	}
-	err := app.RunContext(ctx, flagsFirst(commands, args))
+	ordered, err := flagsFirst(commands, args)
+	if err != nil {
+		err = usageError(err)
+	} else {
+		err = app.RunContext(ctx, ordered)
+	}
 	if err == nil {
 		err = notFound
 	}

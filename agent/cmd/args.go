@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,14 +10,15 @@ import (
 
 // flagsFirst moves a command's flags in front of its arguments, so that, as with
 // kubectl, `sluice get services web -o yaml` works: the cli library stops reading flags
-// at the first argument. What follows "--" is an argument.
-func flagsFirst(commands []*cli.Command, args []string) []string {
+// at the first argument. What follows "--" is an argument. It is an error if a flag's value
+// is missing, so that the flag behind it would be taken for the value.
+func flagsFirst(commands []*cli.Command, args []string) ([]string, error) {
 	if len(args) < 2 {
-		return args
+		return args, nil
 	}
 	known := find(commands, args[1])
 	if known == nil {
-		return args
+		return args, nil
 	}
 	flags := args[:2:2]
 	var rest []string
@@ -32,17 +34,24 @@ func flagsFirst(commands []*cli.Command, args []string) []string {
 			rest = append(rest, arg)
 			continue
 		}
-		if arg == "-h" || arg == "--help" || arg == "-help" {
-			return []string{args[0], args[1], "--help"} // the library would take what stands beside it for a topic
+		if isHelp(arg) {
+			return []string{args[0], args[1], "--help"}, nil // the library would take what stands beside it for a topic
 		}
 		flags = append(flags, arg)
-		if takesValue(known, arg) && i+1 < len(args) {
-			i++
-			flags = append(flags, args[i])
+		if !takesValue(known, arg) || i+1 == len(args) || isHelp(args[i+1]) {
+			continue
 		}
+		i++
+		if strings.HasPrefix(args[i], "--") || slices.Contains(flagNames(known), args[i]) {
+			name := dashes(strings.TrimLeft(arg, "-"))
+			return nil, fmt.Errorf("%s needs an argument; one that begins with dashes is given as %s=VALUE", name, name)
+		}
+		flags = append(flags, args[i])
 	}
-	return append(flags, rest...)
+	return append(flags, rest...), nil
 }
+
+func isHelp(arg string) bool { return arg == "-h" || arg == "--help" || arg == "-help" }
 
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {

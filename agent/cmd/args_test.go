@@ -17,11 +17,14 @@ func TestFlagsFirst(t *testing.T) {
 		{"sluice get services -n a -- -o yaml", "sluice get -n a -- services -o yaml"},
 		{"sluice get - -n a", "sluice get -n a -"},
 		{"sluice get services -h", "sluice get --help"},
+		{"sluice get services -n --help", "sluice get --help"},
+		{"sluice agent --v -1", "sluice agent --v -1"},
+		{"sluice agent --manifests=--dir --masquerade-all", "sluice agent --manifests=--dir --masquerade-all"},
 	}
 	for _, test := range tests {
-		got := strings.Join(flagsFirst(commands(), strings.Fields(test.args)), " ")
-		if got != test.want {
-			t.Errorf("%s\n got %s\nwant %s", test.args, got, test.want)
+		words, err := flagsFirst(commands(), strings.Fields(test.args))
+		if got := strings.Join(words, " "); err != nil || got != test.want {
+			t.Errorf("%s\n got %s, error %v\nwant %s", test.args, got, err, test.want)
 		}
 	}
 }

@@ -91,8 +91,8 @@ func writeArguments(app *cli.App, command *cli.Command, before []string, current
 			return
 		}
 	}
-	words := flagsFirst(app.Commands, append([]string{app.Name, command.Name}, before...))
-	if set.Parse(words[2:]) != nil {
+	words, err := flagsFirst(app.Commands, append([]string{app.Name, command.Name}, before...))
+	if err != nil || set.Parse(words[2:]) != nil {
 		return
 	}
 	var out strings.Builder

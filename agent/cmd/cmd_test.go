@@ -96,6 +96,10 @@ func TestExitCodes(t *testing.T) {
 		{"status --socket " + broken, 1, "out of order"},
 		{"get endpoints --socket " + broken, 1, "out of order"},
 		{"get svc nosuch --socket " + healthy, 1, `service "nosuch" in any namespace`},
+		{"get ep nosuch --socket " + healthy, 1, `service "nosuch" in any namespace`},
+		{"get ep web -n default --socket " + healthy, 1, `service "web" in namespace default`},
+		{"get ep kubernetes --socket " + healthy, 0, "default/kubernetes has no endpoints\n"},
+		{"get ep kubernetes -o json --socket " + healthy, 0, ""},
 		{"get svc web -n default --socket " + healthy, 1, `service "web" in namespace default`},
 		{"cleanup --socket " + healthy, 1, "another sluice agent"},
 
@@ -108,6 +112,9 @@ func TestExitCodes(t *testing.T) {
 		{"status --sokcet=x", 2, "unknown flag --sokcet; did you mean --socket?"},
 		{"get svc -x", 2, "unknown flag -x\n"},
 		{"agent --manifests", 2, "--manifests needs an argument"},
+		{"agent --manifests --masquerade-all", 2, "--manifests needs an argument; one that begins with dashes is given as --manifests=VALUE"},
+		{"agent --manifests -- x", 2, "--manifests needs an argument"},
+		{"get svc -n -o json", 2, "-n needs an argument"},
 		{"agent --manifests /m extra", 2, `"extra"`},
 		{"agent --manifests /m --sync-period soon", 2, `--sync-period: "soon"`},
 		{"agent --manifests /m --proxy-mode ipvs", 2, "auto, nftables, iptables"},
@@ -281,9 +288,8 @@ func TestWriteConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("SLUICE_HOSTNAME_OVERRIDE", "pi")
-	t.Setenv("SLUICE_CLUSTER_CDIR", "10.42.0.0/16")
 	code, out, errs := sluice(t, "agent", "--config", config, "--v=4", "--pod-bridge-interface", "cni0", "--write-config-to", file)
-	if code != 0 || out != "" || !strings.Contains(errs, "SLUICE_CLUSTER_CDIR sets no option") || !strings.Contains(errs, "--pod-bridge-interface has no effect") {
+	if code != 0 || out != "" || !strings.Contains(errs, "--pod-bridge-interface has no effect") {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 	written, err := os.ReadFile(file)
@@ -294,6 +300,11 @@ func TestWriteConfig(t *testing.T) {
 		if code, _, errs := sluice(t, "agent", bad, "--write-config-to", file); code != 2 || !strings.Contains(errs, strings.TrimRight(bad, "=dx")) {
 			t.Errorf("%s: exit code %d, %q", bad, code, errs)
 		}
+	}
+	t.Setenv("SLUICE_CLUSTER_CDIR", "10.42.0.0/16")
+	if code, _, errs := sluice(t, "agent", "--config", config, "--v=1", "--write-config-to", file); code != 2 ||
+		!strings.Contains(errs, "SLUICE_CLUSTER_CDIR sets no option; did you mean SLUICE_CLUSTER_CIDR?") {
+		t.Errorf("a variable that is misspelt: exit code %d, %q", code, errs)
 	}
 	if again, err := os.ReadFile(file); err != nil || string(again) != string(written) {
 		t.Errorf("after errors: %v, %s", err, again)

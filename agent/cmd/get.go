@@ -73,9 +73,10 @@ func Get() *cli.Command {
 				if err != nil {
 					return askError(err)
 				}
-				endpoints, err = choose(endpoints, namespace.last(), c.Args().Get(1), func(e *status.Endpoint) (string, string) { return e.Namespace, e.Service })
+				of := c.Args().Get(1)
+				endpoints, err = choose(endpoints, namespace.last(), of, func(e *status.Endpoint) (string, string) { return e.Namespace, e.Service })
 				if err != nil {
-					return err
+					return withoutEndpoints(c, client, output.last(), namespace.last(), of, err)
 				}
 				return writeList(c, output.last(), endpoints, func(w io.Writer) error {
 					return status.WriteEndpoints(w, endpoints, wide)
@@ -107,6 +108,27 @@ func choose[T any](items []T, namespace, service string, key func(*T) (namespace
 		return nil, fmt.Errorf("nothing found for service %q in %s", service, where)
 	}
 	return chosen, nil
+}
+
+// withoutEndpoints says of a Service that exists that it has no endpoints. Of another it returns notFound.
+func withoutEndpoints(c *cli.Context, client status.Client, format, namespace, service string, notFound error) error {
+	services, err := client.Services(c.Context)
+	if err != nil {
+		return askError(err)
+	}
+	services, err = choose(services, namespace, service, func(s *status.Service) (string, string) { return s.Namespace, s.Name })
+	if err != nil {
+		return notFound
+	}
+	if format == "json" || format == "yaml" {
+		return writeList(c, format, []status.Endpoint{}, nil)
+	}
+	for i := range services {
+		if _, err := fmt.Fprintf(c.App.ErrWriter, "%s/%s has no endpoints\n", services[i].Namespace, services[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeList writes items as a document or, for people, as a table.

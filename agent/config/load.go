@@ -37,7 +37,9 @@ func Load(src Sources) (c Config, warnings []string, err error) {
 		path, optional = v.items[0], false
 	}
 	inFiles, warnings, err := readFiles(options, path, optional)
-	warnings = append(src.unknownVariables(options), warnings...)
+	for _, name := range src.UnknownVariables() {
+		warnings = append(warnings, fmt.Sprintf("the environment variable %s sets no option and is ignored; --cluster-cidr is %sCLUSTER_CIDR, and so on", name, EnvPrefix))
+	}
 	if err != nil {
 		return Config{}, warnings, err
 	}
@@ -66,22 +68,23 @@ func FromProcess(flags map[string][]string) Sources {
 	return Sources{Flags: flags, LookupEnv: os.LookupEnv, Environ: os.Environ}
 }
 
-// unknownVariables are warnings about variables that look like options and are none.
-func (src *Sources) unknownVariables(options []Option) (warnings []string) {
+// UnknownVariables are the names of variables that look like options and are none, sorted.
+func (src *Sources) UnknownVariables() (names []string) {
 	if src.Environ == nil {
 		return nil
 	}
+	options := Options()
 	for _, v := range src.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		known := slices.ContainsFunc(options, func(o Option) bool { return o.Env() == name })
 		// In a pod the kubelet sets these for a Service of the name "sluice".
 		known = known || strings.HasPrefix(name, EnvPrefix+"SERVICE_") || strings.HasPrefix(name, EnvPrefix+"PORT")
 		if strings.HasPrefix(name, EnvPrefix) && !known {
-			warnings = append(warnings, fmt.Sprintf("the environment variable %s sets no option and is ignored; --cluster-cidr is %sCLUSTER_CIDR, and so on", name, EnvPrefix))
+			names = append(names, name)
 		}
 	}
-	slices.Sort(warnings)
-	return warnings
+	slices.Sort(names)
+	return names
 }
 
 func find(options []Option, name string) *Option {
