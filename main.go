@@ -14,6 +14,7 @@ func main() {
 		cmd.Agent(),
 		cmd.Status(),
 		cmd.Get(),
+		cmd.Explain(),
 		cmd.Check(),
 		cmd.Cleanup(),
 		cmd.Version(),

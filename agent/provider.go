@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -11,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"sluice/agent/explain"
+	"sluice/agent/source"
 	"sluice/agent/status"
 	"sluice/agent/version"
 	"sluice/proxy"
@@ -135,6 +138,25 @@ func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error
 	return list, err
 }
 
+// Explain implements status.Provider.
+func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.Path, err error) {
+	ended := l.do(ctx, func() {
+		var views []explain.View
+		for _, p := range l.proxiers {
+			views = append(views, explain.View{Node: &p.node, State: p.state})
+		}
+		paths, err = explain.Explain(q, views, func(name proxy.ServiceName) (status.Service, []status.Endpoint) {
+			s, found := l.servedService(source.Name(name))
+			if !found {
+				return status.Service{}, nil // its plan is all there is
+			}
+			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)
+			return status.NewService(s.service, endpoints, s.plans...), endpoints
+		})
+	})
+	return paths, errors.Join(ended, err)
+}
+
 // servedService is a Service with its plans in the families it is served in.
 type servedService struct {
 	service *corev1.Service
@@ -146,22 +168,27 @@ type servedService struct {
 func (l *loop) served() []servedService {
 	var list []servedService
 	for name := range l.store.Names() {
-		var s servedService
-		for _, p := range l.proxiers {
-			if plan := p.state.Plan(proxy.ServiceName(name)); plan != nil {
-				s.plans = append(s.plans, plan)
-			}
-		}
-		if len(s.plans) == 0 {
-			continue
-		}
-		var err error
-		if s.service, s.slices, err = l.store.Service(name); err == nil && s.service != nil {
+		if s, found := l.servedService(name); found {
 			list = append(list, s)
 		}
 	}
 	slices.SortFunc(list, func(a, b servedService) int { return a.plans[0].Name.Compare(b.plans[0].Name) })
 	return list
+}
+
+// servedService finds a Service; found is false if it is not served, or cannot be read.
+func (l *loop) servedService(name source.Name) (s servedService, found bool) {
+	for _, p := range l.proxiers {
+		if plan := p.state.Plan(proxy.ServiceName(name)); plan != nil {
+			s.plans = append(s.plans, plan)
+		}
+	}
+	if len(s.plans) == 0 {
+		return s, false
+	}
+	var err error
+	s.service, s.slices, err = l.store.Service(name)
+	return s, err == nil && s.service != nil
 }
 
 var _ status.Provider = (*loop)(nil)

@@ -22,7 +22,7 @@ import (
 )
 
 func commands() []*cli.Command {
-	return []*cli.Command{Agent(), Status(), Get(), Check(), Cleanup(), Version(), Completion()}
+	return []*cli.Command{Agent(), Status(), Get(), Explain(), Check(), Cleanup(), Version(), Completion()}
 }
 
 // sluice runs a command as a shell would.
@@ -48,6 +48,13 @@ func (p provider) Services(context.Context) ([]status.Service, error) {
 
 func (p provider) Endpoints(context.Context) ([]status.Endpoint, error) {
 	return []status.Endpoint{{Namespace: "shop", Service: "web", Address: netip.MustParseAddrPort("10.42.0.1:80")}}, p.err
+}
+
+func (p provider) Explain(_ context.Context, q status.Question) ([]status.Path, error) {
+	if q.Target == "nonsense" {
+		return nil, &status.QuestionError{Text: "that is nonsense"}
+	}
+	return []status.Path{{To: []string{q.Target}, From: q.From, Verdict: "untouched", Reason: q.Protocol}}, p.err
 }
 
 // serve answers for p and returns the socket.
@@ -102,6 +109,11 @@ func TestExitCodes(t *testing.T) {
 		{"get ep kubernetes -o json --socket " + healthy, 0, ""},
 		{"get svc web -n default --socket " + healthy, 1, `service "web" in namespace default`},
 		{"cleanup --socket " + healthy, 1, "another sluice agent"},
+		{"explain 10.43.0.1:80 --from host --proto udp --socket " + healthy, 0, ""},
+		{"explain nonsense --socket " + healthy, 1, "that is nonsense"},
+		{"explain web --socket " + none, 3, "no sluice agent is running"},
+		{"explain --socket " + healthy, 2, "say what to explain"},
+		{"explain a b --socket " + healthy, 2, `"b"`},
 
 		{"agnet", 2, `unknown command "agnet"; did you mean agent?`},
 		{"nothing-like-it", 2, "unknown command \"nothing-like-it\"\n"},
@@ -207,7 +219,7 @@ func TestDocuments(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	socket := serve(t, provider{})
 	for words, want := range map[string]string{ // _ is an empty word that is being typed
-		"_":                                 "agent check cleanup completion get help status version",
+		"_":                                 "agent check cleanup completion explain get help status version",
 		"c":                                 "check cleanup completion",
 		"--v":                               "--version",
 		"help ge":                           "get",

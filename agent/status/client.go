@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os/user"
 	"strconv"
 	"strings"
@@ -68,6 +69,14 @@ func (c Client) Endpoints(ctx context.Context) ([]Endpoint, error) {
 	return l.Items, err
 }
 
+// Explain asks what becomes of connections. A question that cannot be answered is a *QuestionError.
+func (c Client) Explain(ctx context.Context, q Question) ([]Path, error) {
+	var l List[Path]
+	values := url.Values{"target": {q.Target}, "from": {q.From}, "protocol": {q.Protocol}}
+	err := c.get(ctx, pathExplain+"?"+values.Encode(), &l)
+	return l.Items, err
+}
+
 func (c Client) get(ctx context.Context, path string, doc any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -96,6 +105,9 @@ func (c Client) get(ctx context.Context, path string, doc any) error {
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what could be read says the most there is to say
+		if response.StatusCode == http.StatusBadRequest {
+			return &QuestionError{strings.TrimSpace(string(text))}
+		}
 		return fmt.Errorf("ask the agent on %s: %s: %s", c.Socket, response.Status, strings.TrimSpace(string(text)))
 	}
 	if err := json.NewDecoder(response.Body).Decode(doc); err != nil {

@@ -15,6 +15,7 @@ const (
 	pathStatus    = "/status"
 	pathServices  = "/services"
 	pathEndpoints = "/endpoints"
+	pathExplain   = "/explain" // with the parameters of a Question
 )
 
 // Serve answers on l, which comes from Listen, until ctx ends, and closes it.
@@ -30,6 +31,13 @@ func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) er
 		items, err := p.Endpoints(ctx)
 		return List[Endpoint]{nonNil(items)}, err
 	}))
+	mux.HandleFunc("GET "+pathExplain, func(w http.ResponseWriter, r *http.Request) {
+		get := r.URL.Query().Get
+		answer(log, func(ctx context.Context) (List[Path], error) {
+			items, err := p.Explain(ctx, Question{Target: get("target"), From: get("from"), Protocol: get("protocol")})
+			return List[Path]{nonNil(items)}, err
+		})(w, r)
+	})
 	server := &http.Server{
 		Handler:           mux,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -52,7 +60,11 @@ func answer[T any](log *slog.Logger, get func(context.Context) (T, error)) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		doc, err := get(r.Context())
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			code := http.StatusServiceUnavailable
+			if _, ok := errors.AsType[*QuestionError](err); ok {
+				code = http.StatusBadRequest
+			}
+			http.Error(w, err.Error(), code)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -36,6 +36,12 @@ type provider struct {
 func (p *provider) Status(context.Context) (Status, error)        { return p.status, p.err }
 func (p *provider) Services(context.Context) ([]Service, error)   { return p.services, p.err }
 func (p *provider) Endpoints(context.Context) ([]Endpoint, error) { return p.endpoints, p.err }
+func (p *provider) Explain(_ context.Context, q Question) ([]Path, error) {
+	if q.Target == "" {
+		return nil, &QuestionError{"no target"}
+	}
+	return []Path{{To: []string{q.Target}, From: q.From, Reason: q.Protocol}}, p.err
+}
 
 // serve answers for p on a socket until the test ends.
 func serve(t *testing.T, p Provider) Client {
@@ -270,5 +276,17 @@ func TestGroupOf(t *testing.T) {
 	}
 	if got := groupOf(path); got != "" {
 		t.Errorf("of a socket for its owner alone: %q", got)
+	}
+}
+
+func TestClientExplains(t *testing.T) {
+	c := serve(t, &provider{})
+	got, err := c.Explain(t.Context(), Question{Target: "[fd00::1]:80", From: "a b&c", Protocol: "udp"})
+	if want := []Path{{To: []string{"[fd00::1]:80"}, From: "a b&c", Reason: "udp"}}; err != nil || !cmp.Equal(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err = c.Explain(t.Context(), Question{})
+	if q, ok := errors.AsType[*QuestionError](err); !ok || q.Text != "no target" {
+		t.Errorf("got %v", err)
 	}
 }

@@ -23,6 +23,8 @@ type Provider interface {
 	Services(ctx context.Context) ([]Service, error)
 	// Endpoints lists the endpoints of these Services, by Service, port and address.
 	Endpoints(ctx context.Context) ([]Endpoint, error)
+	// Explain says what becomes of connections. A *QuestionError is about the question.
+	Explain(ctx context.Context, q Question) ([]Path, error)
 }
 
 // Status is the document of `sluice status`.
@@ -201,6 +203,6 @@ type Endpoint struct {
 }
 
 // List is how several documents of a kind are given.
-type List[T Service | Endpoint] struct {
+type List[T Service | Endpoint | Path] struct {
 	Items []T `json:"items"`
 }

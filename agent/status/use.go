@@ -82,14 +82,14 @@ func (e *Endpoint) use(views []view) {
 		e.Used = UsedPartly
 		var reasons []string
 		for _, v := range missing {
-			reasons = append(reasons, "not "+v.clients+": "+e.why(v))
+			reasons = append(reasons, "not "+v.clients+": "+e.WhyNot(v.localOnly))
 		}
 		e.Reason = strings.Join(reasons, "; ")
 	default:
 		e.Used = UsedNo
 		var reasons []string
 		for _, v := range missing {
-			if why := e.why(v); !slices.Contains(reasons, why) {
+			if why := e.WhyNot(v.localOnly); !slices.Contains(reasons, why) {
 				reasons = append(reasons, why)
 			}
 		}
@@ -97,16 +97,17 @@ func (e *Endpoint) use(views []view) {
 	}
 }
 
-// why says why an endpoint is not in a view: the rules of choice, in their order.
-func (e *Endpoint) why(v view) string {
+// WhyNot says why new connections do not go to an endpoint: the rules of choice, in their order. localOnly says that a
+// traffic policy keeps them on this node.
+func (e *Endpoint) WhyNot(localOnly bool) string {
 	switch {
 	case !e.Ready && !(e.Serving && e.Terminating):
 		return "not ready"
-	case v.localOnly && !e.Local:
+	case localOnly && !e.Local:
 		return "on another node"
 	case !e.Ready:
 		return "terminating"
-	case len(e.HintNodes)+len(e.HintZones) > 0 && !v.localOnly:
+	case len(e.HintNodes)+len(e.HintZones) > 0 && !localOnly:
 		return "its hints are for others"
 	}
 	return "not chosen"

@@ -1,0 +1,76 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"sluice/agent/status"
+	"sluice/proxy"
+)
+
+// View is what is known of one family.
+type View struct {
+	Node  *proxy.Node
+	State *proxy.State
+}
+
+// Lookup returns what is known of a Service that has a plan.
+type Lookup func(proxy.ServiceName) (status.Service, []status.Endpoint)
+
+// Explain answers a question. All errors are a *status.QuestionError.
+func Explain(q status.Question, views []View, lookup Lookup) ([]status.Path, error) {
+	all, err := destinations(&q, views)
+	if err != nil {
+		return nil, &status.QuestionError{Text: err.Error()}
+	}
+	paths := make([]status.Path, 0, len(all))
+	for i := range all {
+		from, err := all[i].view.sender(q.From, all[i].route())
+		if err != nil {
+			return nil, &status.QuestionError{Text: err.Error()}
+		}
+		paths = append(paths, all[i].path(from, lookup))
+	}
+	return paths, nil
+}
+
+func (to *destination) path(from sender, lookup Lookup) status.Path {
+	v, route := to.view, to.route()
+	d := v.State.Decide(from.Source, to.frontends[0])
+	p := status.Path{From: from.words, Verdict: d.Verdict.String()}
+	for _, f := range to.frontends {
+		p.To = append(p.To, f.String())
+	}
+	if route == nil {
+		p.Reason = v.noService(&d, to.frontends[0].Addr)
+		return p
+	}
+	service, endpoints := lookup(route.Port.ServiceName)
+	localOnly := d.Local || route.Kind == proxy.ClusterIP && service.InternalTrafficPolicy == policyLocal
+	p.Reason = reason(&d, from, localOnly)
+	p.Service, p.Kind = route.Port.String(), route.Kind.String()
+	if route.Affinity != 0 {
+		p.Affinity = fmt.Sprintf("a client keeps its endpoint for %d s after its last new connection (sessionAffinity ClientIP)", route.Affinity)
+	}
+	known := map[netip.AddrPort]*status.Endpoint{}
+	for _, e := range endpoints {
+		if e.Port != route.Port.Port || e.Protocol != route.Port.Protocol.String() || proxy.FamilyOf(e.Address.Addr()) != v.State.Family() {
+			continue
+		}
+		known[e.Address] = &e
+		if !slices.Contains(d.Endpoints, e.Address) && d.Reason != proxy.SourceRefused {
+			p.NotUsed = append(p.NotUsed, status.PathEndpoint{Address: e.Address, Node: e.Node, Why: e.WhyNot(localOnly)})
+		}
+	}
+	for _, address := range d.Endpoints {
+		e := status.PathEndpoint{Address: address}
+		if k := known[address]; k != nil {
+			e.Node = k.Node
+		}
+		e.Masqueraded, e.Why = v.masquerade(&d, from, address)
+		p.Endpoints = append(p.Endpoints, e)
+	}
+	slices.SortFunc(p.Endpoints, func(a, b status.PathEndpoint) int { return a.Address.Compare(b.Address) })
+	return p
+}
