@@ -150,5 +150,6 @@ func (s *writerSubject) Settled(ctx context.Context) error {
 func (s *writerSubject) Leftovers(ctx context.Context) ([]string, error) { return s.leftovers(ctx) }
 
 func (s *writerSubject) Close() error {
+	s.state = proxy.NewState(s.config.Family, proxy.Settings{}) // what is predicted from now on
 	return errors.Join(s.writer.Cleanup(context.Background()), s.writer.Close(), s.flows.Close())
 }
