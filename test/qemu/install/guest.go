@@ -32,7 +32,7 @@ type guest struct {
 }
 
 // newGuest prepares a machine with a disk of its own in a folder.
-func newGuest(ctx context.Context, machine, dir string) (*guest, error) {
+func newGuest(ctx context.Context, machine, dir string, clock bool) (*guest, error) {
 	m, err := vm.Find(machine)
 	if err != nil {
 		return nil, err
@@ -65,6 +65,9 @@ func newGuest(ctx context.Context, machine, dir string) (*guest, error) {
 	}
 	g.boot.Args = append(vm.DriveArgs(image, "writeback"), "-device", "virtio-net-device,netdev=net", "-netdev",
 		fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%s-:22,hostfwd=tcp:127.0.0.1:%s-:%d", g.ssh, g.nodePort, nodePort))
+	if clock { // unlike there it waits when it has nothing to do, as it talks with this machine
+		g.boot.Args = append(g.boot.Args, "-icount", "shift=1,sleep=on")
+	}
 	g.console, err = os.Create(filepath.Join(dir, "console"))
 	g.boot.Console = g.console
 	return g, err

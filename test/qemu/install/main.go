@@ -16,10 +16,11 @@ func main() {
 	machine := flag.String("machine", "arm64", "the machine of package vm")
 	release := flag.String("release", "dist", "the release folder")
 	cuts := flag.Int("power-cuts", 10, "how many times the power is cut")
+	clock := flag.Bool("clock", false, "an instruction takes 2 ns of the machine's time, as in test/qemu, so that its times do not depend on this machine; takes longer")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *machine, *release, *cuts); err != nil {
+	if err := run(ctx, *machine, *release, *cuts, *clock); err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
 		os.Exit(1)
 	}

@@ -24,14 +24,14 @@ func (s *story) say(format string, args ...any) {
 	fmt.Printf("%7.1f s  %s\n", time.Since(s.begun).Seconds(), strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n           "))
 }
 
-func run(ctx context.Context, machine, release string, cuts int) (err error) {
+func run(ctx context.Context, machine, release string, cuts int, clock bool) (err error) {
 	dir, err := tempdir.New("sluice-install-")
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	s := &story{begun: time.Now()}
-	if s.guest, err = newGuest(ctx, machine, dir.Path); err != nil {
+	if s.guest, err = newGuest(ctx, machine, dir.Path, clock); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.guest.close()) }()
