@@ -4,7 +4,6 @@
 package sysctl
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -65,21 +64,21 @@ func (o Options) forwardIPv6() {
 	for _, dir := range dirs {
 		name := filepath.Join("net/ipv6/conf", filepath.Base(dir), "accept_ra")
 		if v, err := o.read(name); err == nil && v == 1 && filepath.Base(dir) != "all" {
-			o.set(slog.LevelDebug, name, v, 2)
+			o.set(name, v, 2)
 		}
 	}
-	o.set(slog.LevelInfo, all, 0, 1)
+	o.set(all, 0, 1)
 }
 
 func (o Options) atLeast(name string, want int) {
 	if v, err := o.read(name); err == nil && v < want {
-		o.set(slog.LevelInfo, name, v, want)
+		o.set(name, v, want)
 	}
 }
 
 func (o Options) atMost(name string, want int) {
 	if v, err := o.read(name); err == nil && v > want {
-		o.set(slog.LevelInfo, name, v, want)
+		o.set(name, v, want)
 	}
 }
 
@@ -91,8 +90,8 @@ func (o Options) read(name string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
 
-// set writes a value; done is the level at which success is logged.
-func (o Options) set(done slog.Level, name string, is, want int) {
+// set writes a value and logs that, with the value before: docs/install.md sends there who wants to put it back.
+func (o Options) set(name string, is, want int) {
 	dotted := strings.ReplaceAll(name, "/", ".")
 	err := os.WriteFile(filepath.Join(o.Root, name), []byte(strconv.Itoa(want)), 0)
 	if err != nil {
@@ -100,5 +99,5 @@ func (o Options) set(done slog.Level, name string, is, want int) {
 			"remedy", fmt.Sprintf("sysctl -w %s=%d on the host", dotted, want))
 		return
 	}
-	o.Log.Log(context.Background(), done, "kernel parameter set", "name", dotted, "value", want, "was", is)
+	o.Log.Info("kernel parameter set", "name", dotted, "value", want, "was", is)
 }

@@ -59,6 +59,9 @@ func TestApply(t *testing.T) {
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("after Apply (-want +got):\n%s", diff)
 	}
+	if line := "name=net.ipv6.conf.eth0.accept_ra value=2 was=1"; !strings.Contains(logged.String(), line) {
+		t.Errorf("the log lacks %q:\n%s", line, &logged)
+	}
 	logged.Reset()
 	Apply(o)
 	if logged.Len() != 0 {
