@@ -28,7 +28,7 @@ type value struct {
 // Load reads the configuration: the command line is stronger than the
 // environment, that is stronger than the files, and they are stronger than the
 // defaults. It reports all that is wrong at once. Warnings are about what has no
-// effect, such as unknown keys. Whether the values go together says Validate.
+// effect, such as unknown keys, and what hardly means what it says. Whether the values go together says Validate.
 func Load(src Sources) (c Config, warnings []string, err error) {
 	options := Options()
 
@@ -56,6 +56,11 @@ func Load(src Sources) (c Config, warnings []string, err error) {
 		}
 		if err := o.set(&c, v.items); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", v.origin, err))
+		}
+		if o.doubt != nil {
+			for _, d := range o.doubt(v.items) {
+				warnings = append(warnings, v.origin+": "+d)
+			}
 		}
 	}
 	// As the kubelet does: a Node's name is a DNS name, and has no capitals.

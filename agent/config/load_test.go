@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,9 +166,6 @@ func TestLoad(t *testing.T) {
 				c.DetectLocalMode, c.PodBridgeInterface = proxy.DetectBridgeInterface, "cni0"
 				c.ProxyMode, c.LogLevel = proxy.ModeNFTables, slog.LevelWarn
 			}},
-		{"host bits of a CIDR do not count",
-			world{flags: map[string][]string{"cluster-cidr": {"10.42.1.1/16"}}},
-			func(c *Config) { c.ClusterCIDRs = cidrs("10.42.0.0/16") }},
 		{"a node's name is in lower case",
 			world{flags: map[string][]string{"hostname-override": {" Node-A "}}},
 			func(c *Config) { c.NodeName = "node-a" }},
@@ -301,5 +299,22 @@ func TestUnknownVariables(t *testing.T) {
 	_, warnings, err := Load(src)
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "SLUICE_CLUSTER_CDIR") || err != nil {
 		t.Errorf("%q, %v", warnings, err)
+	}
+}
+
+func TestDoubtfulRanges(t *testing.T) {
+	for given, want := range map[string]string{
+		"10.42.0.0/16,fd42::/56": "",
+		"10.42.0.1/16":           "--cluster-cidr: 10.42.0.1/16 is taken as 10.42.0.0/16",
+		"0.0.0.0/0":              "--cluster-cidr: 0.0.0.0/0 holds every address",
+		"10.42.0.0/16,::/0":      "--cluster-cidr: ::/0 holds every address",
+	} {
+		c, warnings, err := world{flags: map[string][]string{"cluster-cidr": {given}}}.load(t)
+		if i := slices.IndexFunc(c.ClusterCIDRs, func(p netip.Prefix) bool { return p != p.Masked() }); i >= 0 {
+			t.Errorf("%s: bits behind the prefix are left in %v", given, c.ClusterCIDRs)
+		}
+		if got := strings.Join(warnings, "\n"); err != nil || (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %v, got %q, want %q", given, err, got, want)
+		}
 	}
 }

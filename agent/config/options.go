@@ -45,6 +45,8 @@ type Option struct {
 
 	// set parses the items (one, except for a List) into the Config.
 	set func(c *Config, items []string) error
+	// doubt is about items that set accepts and that hardly mean what they say; nil for none.
+	doubt func(items []string) []string
 }
 
 // Env is the option's environment variable.
@@ -70,7 +72,7 @@ func Options() []Option {
 			set:   text(func(c *Config) *string { return &c.NodeName })},
 		{Name: "cluster-cidr", Type: List, Placeholder: "CIDR[,CIDR]",
 			Usage: "the pods' address ranges, of one IP family or both",
-			set:   setPrefixes(func(c *Config) *[]netip.Prefix { return &c.ClusterCIDRs })},
+			set:   setPrefixes(func(c *Config) *[]netip.Prefix { return &c.ClusterCIDRs }), doubt: doubtPrefixes},
 		{Name: "detect-local-mode", Placeholder: "MODE", Values: []string{string(proxy.DetectClusterCIDR),
 			string(proxy.DetectNodeCIDR), string(proxy.DetectBridgeInterface), string(proxy.DetectInterfaceNamePrefix)},
 			Usage: "how pods are told from other sources: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix " +
@@ -225,6 +227,20 @@ func setPrefixes(field func(*Config) *[]netip.Prefix) func(*Config, []string) er
 		*field(c) = prefixes
 		return nil
 	}
+}
+
+func doubtPrefixes(items []string) (doubts []string) {
+	for _, s := range items {
+		p, err := netip.ParsePrefix(s)
+		switch {
+		case err != nil: // set has said so
+		case p.Bits() == 0:
+			doubts = append(doubts, fmt.Sprintf("%s holds every address, so that every client is taken for a pod; name the pods' range alone, with k3s 10.42.0.0/16", s))
+		case p != p.Masked():
+			doubts = append(doubts, fmt.Sprintf("%s is taken as %v", s, p.Masked()))
+		}
+	}
+	return doubts
 }
 
 func setLogLevel(c *Config, items []string) error {
