@@ -109,19 +109,26 @@ func (p *proxier) status() status.Family {
 	return f
 }
 
+// conflicts are those of both families.
+func (l *loop) conflicts() (list []proxy.Conflict) {
+	for _, p := range l.proxiers {
+		list = append(list, p.state.Conflicts()...)
+	}
+	return list
+}
+
 // Services implements status.Provider.
 func (l *loop) Services(ctx context.Context) (list []status.Service, err error) {
 	err = l.do(ctx, func() {
-		lost := map[proxy.ServiceName][]string{}
-		for _, p := range l.proxiers {
-			for _, c := range p.state.Conflicts() {
-				lost[c.Loser.ServiceName] = append(lost[c.Loser.ServiceName], c.String())
-			}
+		conflicts := l.conflicts()
+		lost, notServed := status.NewLost(conflicts), map[proxy.ServiceName][]string{}
+		for _, c := range conflicts {
+			notServed[c.Loser.ServiceName] = append(notServed[c.Loser.ServiceName], c.String())
 		}
 		for _, s := range l.served() {
-			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)
+			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, lost, s.plans...)
 			row := status.NewService(s.service, endpoints, s.plans...)
-			row.NotServed = append(row.NotServed, lost[s.plans[0].Name]...)
+			row.NotServed = append(row.NotServed, notServed[s.plans[0].Name]...)
 			list = append(list, row)
 		}
 	})
@@ -131,8 +138,9 @@ func (l *loop) Services(ctx context.Context) (list []status.Service, err error) 
 // Endpoints implements status.Provider.
 func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error) {
 	err = l.do(ctx, func() {
+		lost := status.NewLost(l.conflicts())
 		for _, s := range l.served() {
-			list = append(list, status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)...)
+			list = append(list, status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, lost, s.plans...)...)
 		}
 	})
 	return list, err
@@ -141,6 +149,7 @@ func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error
 // Explain implements status.Provider.
 func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.Path, err error) {
 	ended := l.do(ctx, func() {
+		lost := status.NewLost(l.conflicts())
 		var views []explain.View
 		for _, p := range l.proxiers {
 			views = append(views, explain.View{Node: &p.node, State: p.state})
@@ -150,7 +159,7 @@ func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.P
 			if !found {
 				return status.Service{}, nil // its plan is all there is
 			}
-			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, s.plans...)
+			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, lost, s.plans...)
 			return status.NewService(s.service, endpoints, s.plans...), endpoints
 		})
 	})

@@ -2,8 +2,10 @@ package status
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,12 +17,12 @@ import (
 // NewEndpoints lists a Service's endpoints: for every port of the Service what its
 // slices have, an address and port once, as planning counts it. plans are the Service's
 // plans in the families; nil ones are skipped. node is this node's name.
-func NewEndpoints(svc *corev1.Service, from []*discoveryv1.EndpointSlice, node string, plans ...*proxy.ServicePlan) []Endpoint {
+func NewEndpoints(svc *corev1.Service, from []*discoveryv1.EndpointSlice, node string, lost Lost, plans ...*proxy.ServicePlan) []Endpoint {
 	var rows []Endpoint
 	for i := range svc.Spec.Ports {
 		port := &svc.Spec.Ports[i]
 		protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
-		views := viewsOf(svc, port.Name, protocol, plans)
+		views := viewsOf(svc, port.Name, protocol, lost, plans)
 		of := endpointsOf(from, port.Name, protocol, node)
 		for j := range of {
 			of[j].Namespace, of[j].Service = svc.Namespace, svc.Name
@@ -110,6 +112,9 @@ func NewService(svc *corev1.Service, endpoints []Endpoint, plans ...*proxy.Servi
 	}
 	for _, p := range spec.Ports {
 		s.Ports = append(s.Ports, ServicePort{p.Name, string(cmp.Or(p.Protocol, corev1.ProtocolTCP)), p.Port, p.NodePort})
+		if spec.Type == corev1.ServiceTypeNodePort && p.NodePort == 0 { // only a manifest can lack it
+			s.NotServed = append(s.NotServed, fmt.Sprintf("port %q: it has no nodePort, and nothing allocates one here", cmp.Or(p.Name, strconv.Itoa(int(p.Port)))))
+		}
 	}
 	for _, plan := range plans {
 		if plan == nil {

@@ -120,13 +120,53 @@ func TestNewEndpointsUse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			svc, from := newService(test.change), []*discoveryv1.EndpointSlice{newSlice("a", httpPort(), test.endpoints...)}
 			var got []string
-			for _, e := range NewEndpoints(svc, from, thisNode, plans(svc, from)...) {
+			for _, e := range NewEndpoints(svc, from, thisNode, nil, plans(svc, from)...) {
 				got = append(got, string(e.Used)+" "+e.Reason)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("wrong use (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What another Service has is not served here, whatever this one's plan asks for.
+func TestNewEndpointsOfLostAddresses(t *testing.T) {
+	svc := newService(func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeNodePort
+		s.Spec.Ports[0].NodePort = 30080
+	})
+	from := []*discoveryv1.EndpointSlice{newSlice("a", httpPort(), "10.42.0.1 here")}
+	of := plans(svc, from)
+	this := proxy.ServicePortName{ServiceName: proxy.ServiceName{Namespace: "shop", Name: "web"}, Port: "http", Protocol: proxy.TCP}
+	other := proxy.ServicePortName{ServiceName: proxy.ServiceName{Namespace: "shop", Name: "first"}, Protocol: proxy.TCP}
+	var conflicts []proxy.Conflict
+	for _, f := range of[0].Frontends {
+		conflicts = append(conflicts, proxy.Conflict{Frontend: f.Frontend, Holder: other, Loser: this})
+	}
+	for _, test := range []struct {
+		lost []proxy.Conflict
+		want string
+		used int
+	}{
+		{conflicts[:1], "partly not at 10.43.0.1:80/TCP: the address belongs to shop/first", 1},
+		{conflicts, "no the address belongs to shop/first", 0},
+	} {
+		got := NewEndpoints(svc, from, thisNode, NewLost(test.lost), of...)
+		if text := string(got[0].Used) + " " + got[0].Reason; text != test.want {
+			t.Errorf("got %q, want %q", text, test.want)
+		}
+		if counts := NewService(svc, got, of...).Endpoints; counts[0].Used != test.used || counts[0].Total != 1 {
+			t.Errorf("got %+v, want %d used of 1", counts, test.used)
+		}
+	}
+}
+
+func TestNewServiceWithoutNodePort(t *testing.T) {
+	svc := newService(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort })
+	want := []string{`port "http": it has no nodePort, and nothing allocates one here`}
+	if diff := cmp.Diff(want, NewService(svc, nil, plans(svc, nil)...).NotServed); diff != "" {
+		t.Errorf("wrong (-want +got):\n%s", diff)
 	}
 }
 
@@ -141,7 +181,7 @@ func TestNewEndpointsJoinsPortsAndSlices(t *testing.T) {
 		newSlice("c", []discoveryv1.EndpointPort{{Name: new("other"), Port: new(int32(1))}, {Port: new(int32(2))}, {Name: new("http")}}, "10.42.0.3"),
 		newSlice("d", httpPort(), "not-an-address"),
 	}
-	got := NewEndpoints(svc, from, thisNode, plans(svc, from)...)
+	got := NewEndpoints(svc, from, thisNode, nil, plans(svc, from)...)
 	row := func(port, protocol, address, node string) Endpoint {
 		return Endpoint{
 			Namespace: "shop", Service: "web", Port: port, Protocol: protocol, Address: netip.MustParseAddrPort(address),
@@ -181,7 +221,7 @@ func TestNewService(t *testing.T) {
 		newSlice("b", httpPort(), "fd42::1 here terminating"),
 	}
 	of := plans(svc, from)
-	got := NewService(svc, NewEndpoints(svc, from, thisNode, of...), of...)
+	got := NewService(svc, NewEndpoints(svc, from, thisNode, nil, of...), of...)
 	want := Service{
 		Namespace: "shop", Name: "web", Type: "LoadBalancer", ClusterIPs: []string{"10.43.0.1", "fd43::1"},
 		ExternalIPs:           []string{"198.51.100.1", "198.51.100.2"},

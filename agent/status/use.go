@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,10 +21,24 @@ type view struct {
 	// localOnly is true where a traffic policy keeps connections on this node.
 	localOnly bool
 	slots     []netip.AddrPort
+	// holder is the Service port that has the address in place of this one; nil where this one has it.
+	holder *proxy.ServicePortName
+}
+
+// Lost are the frontends that Service ports claim and others have. The keys have no Holder.
+type Lost map[proxy.Conflict]proxy.ServicePortName
+
+// NewLost makes it of all conflicts.
+func NewLost(conflicts []proxy.Conflict) Lost {
+	lost := make(Lost, len(conflicts))
+	for _, c := range conflicts {
+		lost[proxy.Conflict{Frontend: c.Frontend, Loser: c.Loser}] = c.Holder
+	}
+	return lost
 }
 
 // viewsOf lists the ways to one Service port, each once.
-func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, plans []*proxy.ServicePlan) []view {
+func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, lost Lost, plans []*proxy.ServicePlan) []view {
 	internalLocal := ptr.Deref(svc.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
 	var views []view
 	add := func(v view, pool *proxy.Pool) {
@@ -45,6 +60,14 @@ func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, plans [
 				continue
 			}
 			family := proxy.FamilyOf(f.Addr)
+			if holder, is := lost[proxy.Conflict{Frontend: f.Frontend, Loser: r.Port}]; is {
+				clients := "at " + f.Frontend.String()
+				if r.Kind == proxy.NodePort {
+					clients = fmt.Sprintf("at NodePort %d", f.Port)
+				}
+				add(view{family: family, clients: clients, holder: &holder}, nil)
+				continue
+			}
 			switch {
 			case r.Kind == proxy.ClusterIP:
 				add(view{family: family, clients: "at the ClusterIP", localOnly: internalLocal}, r.Pool)
@@ -82,19 +105,26 @@ func (e *Endpoint) use(views []view) {
 		e.Used = UsedPartly
 		var reasons []string
 		for _, v := range missing {
-			reasons = append(reasons, "not "+v.clients+": "+e.WhyNot(v.localOnly))
+			reasons = append(reasons, "not "+v.clients+": "+e.whyNotIn(v))
 		}
 		e.Reason = strings.Join(reasons, "; ")
 	default:
 		e.Used = UsedNo
 		var reasons []string
 		for _, v := range missing {
-			if why := e.WhyNot(v.localOnly); !slices.Contains(reasons, why) {
+			if why := e.whyNotIn(v); !slices.Contains(reasons, why) {
 				reasons = append(reasons, why)
 			}
 		}
 		e.Reason = strings.Join(reasons, "; ")
 	}
+}
+
+func (e *Endpoint) whyNotIn(v view) string {
+	if v.holder != nil {
+		return "the address belongs to " + v.holder.String()
+	}
+	return e.WhyNot(v.localOnly)
 }
 
 // WhyNot says why new connections do not go to an endpoint: the rules of choice, in their order. localOnly says that a
