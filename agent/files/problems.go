@@ -36,7 +36,7 @@ func (s *Source) report(sink source.Sink) {
 			continue
 		}
 		p.Since = now.Truncate(time.Second).UTC()
-		s.options.Log.Warn("a manifest cannot be taken up", "where", p.Where, "reason", p.Reason)
+		s.options.Log.Warn("a problem with a manifest", "where", p.Where, "reason", p.Reason)
 	}
 	for _, p := range s.reported {
 		if _, gone := before[text{p.Where, p.Reason}]; gone {

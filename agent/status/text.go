@@ -79,7 +79,7 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 	for _, p := range s.Problems {
 		problems = append(problems, fmt.Sprintf("%s: %s (for %s)", p.Where, p.Reason, age(p.Since, now)))
 	}
-	section("Not taken up:", problems)
+	section("Problems:", problems)
 	section("Not served:", s.Conflicts)
 	return t.Flush()
 }

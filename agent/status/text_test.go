@@ -64,7 +64,7 @@ IPv6       0 services, 0 frontends, 0 endpoints; never written, changes waiting;
            last error: no such device
            next try in 4s
 
-Not taken up:
+Problems:
   web.yaml document 2: spec.ports[0].port: 0 is outside 1-65535 (for 5m)
 
 Not served:
