@@ -67,6 +67,8 @@ func (p *Peers) unheard(c *conn, commit func() error) error {
 		return commit()
 	}
 	before, unknown := c.generation()
+	// The kernel counts a transaction before it tells of it. What was counted is told of by the end of this, and heard.
+	unknown = errors.Join(unknown, c.awaitOthers())
 	for _, l := range p.listeners {
 		_ = l.nl.LeaveGroup(unix.NFNLGRP_NFTABLES) // where that fails, notifications come as ever
 	}
@@ -89,6 +91,19 @@ func (p *Peers) unheard(c *conn, commit func() error) error {
 		}
 	}
 	return err
+}
+
+// awaitOthers returns when no transaction is under way that was when it was called: the kernel makes one after the other
+// (commit_mutex in nf_tables_api.c), this one too, which changes nothing.
+func (c *conn) awaitOthers() error {
+	var s stream
+	c.seq++
+	s.begin(unix.NFNL_MSG_BATCH_BEGIN, unix.NLM_F_REQUEST, c.seq, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	s.end()
+	c.seq++
+	s.begin(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, c.seq, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	s.end()
+	return c.send([][]byte{s.buf})
 }
 
 // generation reads the number that each transaction in the namespace counts up.

@@ -3,8 +3,10 @@ package nft
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -137,5 +139,60 @@ func TestChangesDuringLargeTransactions(t *testing.T) {
 				t.Errorf("%v: nothing was mended", f.Family)
 			}
 		}
+	}
+}
+
+// TestForeignChangeUnderWay has another program's large transaction be under way when one of ours begins: the kernel has
+// counted it, and not told of it yet. It is noticed all the same.
+func TestForeignChangeUnderWay(t *testing.T) {
+	n := lab.NewTestNamespace(t)
+	writers, told := watched(t, n)
+	w, f := writers[0], fixtures[0]
+	reconcile(t, w, many(f))
+	n.Must(t, "nft", "add table ip foo ; add set ip foo s { type ipv4_addr ; }")
+	var foreign strings.Builder
+	foreign.WriteString("flush map ip sluice endpoints\nadd element ip foo s { ")
+	for i := range 60000 { // so that it takes a while
+		fmt.Fprintf(&foreign, "11.%d.%d.%d, ", i>>16, i>>8&255, i&255)
+	}
+	foreign.WriteString("}\n")
+	for i := range 3000 {
+		w.batch.addElement(addrKey(clusterIPs, nth(f.services, 20000+i)), elemValue{})
+	}
+	other, err := dial(n.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	before, err := other.generation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(told[0]) > 0 {
+		<-told[0]
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.Run(t.Context(), foreign.String(), "nft", "-f", "-")
+		done <- err
+	}()
+	// The moment between counting and telling is short: this thread is to see it.
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		if now, err := other.generation(); err == nil && now != before {
+			break
+		}
+	}
+	err = w.commit(w.batch)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 0)
+	runtime.UnlockOSThread()
+	if foreignErr := <-done; err != nil || foreignErr != nil {
+		t.Fatal(err, foreignErr)
+	}
+	select {
+	case <-told[0]:
+	case <-time.After(5 * time.Second):
+		t.Error("the endpoints were flushed, and nobody was told")
 	}
 }
