@@ -15,6 +15,12 @@ import (
 // maxLines is how many lines a list has on a terminal. One Service with tens of thousands of ports can make as many.
 const maxLines = 50
 
+// unknown stands for what follows from objects that no one has told yet.
+const unknown = "not known yet"
+
+// waiting is true while neither the source nor a cache has told the objects.
+func (s *Status) waiting() bool { return !s.Synced && !s.Cache.Serving }
+
 // Write writes the status for people, as of now.
 func (s *Status) Write(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -31,13 +37,23 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 	}
 	line("mode", "%s", s.Mode)
 	known := ""
-	if !s.NodeKnown {
+	switch {
+	case !s.NodeKnown && s.waiting():
+		known = " (its Node object is not known yet)"
+	case !s.NodeKnown:
 		known = " (there is no Node object of that name)"
 	}
 	line("node", "%s%s, at %s", s.Node, known, join(s.NodeAddresses))
-	line("nodeports", "%s", join(s.NodePortAddresses))
+	nodePorts, pods := join(s.NodePortAddresses), s.Detection
+	if s.waiting() && len(s.NodePortAddresses) == 0 {
+		nodePorts = unknown
+	}
+	if s.waiting() && pods == "" {
+		pods = unknown
+	}
+	line("nodeports", "%s", nodePorts)
 	key := "pods"
-	for text := range strings.SplitSeq(s.Detection, "\n") {
+	for text := range strings.SplitSeq(pods, "\n") {
 		line(key, "%s", text)
 		key = ""
 	}
@@ -115,7 +131,7 @@ func (f *Family) text(now time.Time) string {
 		last += ", changes waiting"
 	}
 	return fmt.Sprintf("%s, %s, %s; %s; %s",
-		count(f.Services, "service"), count(f.Frontends, "frontend"), count(f.Endpoints, "endpoint"), last, count(f.Repairs, "repair"))
+		count(f.Services, "service"), count(f.Frontends, "frontend"), count(f.Endpoints, "distinct endpoint"), last, count(f.Repairs, "repair"))
 }
 
 func count(n int, noun string) string {

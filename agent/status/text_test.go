@@ -30,6 +30,10 @@ func TestStatusWrite(t *testing.T) {
 	}
 	ill := healthy
 	ill.Healthy, ill.Reasons = false, []string{"IPv6 rules could not be written 3 times."}
+	nodeless := healthy
+	nodeless.NodeKnown, nodeless.NodePortAddresses, nodeless.Families = false, nil, nil
+	fresh := ill
+	fresh.NodeKnown, fresh.NodePortAddresses, fresh.Synced, fresh.Objects, fresh.Detection, fresh.Families = false, nil, false, nil, "", nil
 	ill.NodeKnown, ill.NodePortAddresses, ill.Synced, ill.Objects = false, nil, false, nil
 	ill.Families = []Family{{Family: proxy.IPv6, LastError: "no such device", RetryAt: now.Add(4 * time.Second), Pending: true}}
 	ill.Problems = []source.Problem{{Where: "web.yaml document 2", Reason: "spec.ports[0].port: 0 is outside 1-65535", Since: now.Add(-5 * time.Minute)}}
@@ -48,19 +52,37 @@ nodeports  192.0.2.1
 pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
            IPv6: no source counts as a pod, because of this.
 source     manifests /etc/sluice, synced, 4 EndpointSlice, 1 Node, 3 Service
-IPv4       3 services, 7 frontends, 9 endpoints; written 12s ago; 0 repairs
-IPv6       1 service, 1 frontend, 1 endpoint; written 12s ago; 1 repair
+IPv4       3 services, 7 frontends, 9 distinct endpoints; written 12s ago; 0 repairs
+IPv6       1 service, 1 frontend, 1 distinct endpoint; written 12s ago; 1 repair
 `},
-		{"ill", ill, `
-sluice     not healthy, version v0.1.0, pid 412, up 2d1h
-           IPv6 rules could not be written 3 times.
+		{"without a Node", nodeless, `
+sluice     healthy, version v0.1.0, pid 412, up 2d1h
 mode       nftables
 node       pi (there is no Node object of that name), at 192.0.2.1, 2001:db8::1
 nodeports  none
 pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
            IPv6: no source counts as a pod, because of this.
+source     manifests /etc/sluice, synced, 4 EndpointSlice, 1 Node, 3 Service
+`},
+		{"before the source answers", fresh, `
+sluice     not healthy, version v0.1.0, pid 412, up 2d1h
+           IPv6 rules could not be written 3 times.
+mode       nftables
+node       pi (its Node object is not known yet), at 192.0.2.1, 2001:db8::1
+nodeports  not known yet
+pods       not known yet
 source     manifests /etc/sluice, not synced yet
-IPv6       0 services, 0 frontends, 0 endpoints; never written, changes waiting; 0 repairs
+`},
+		{"ill", ill, `
+sluice     not healthy, version v0.1.0, pid 412, up 2d1h
+           IPv6 rules could not be written 3 times.
+mode       nftables
+node       pi (its Node object is not known yet), at 192.0.2.1, 2001:db8::1
+nodeports  not known yet
+pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
+           IPv6: no source counts as a pod, because of this.
+source     manifests /etc/sluice, not synced yet
+IPv6       0 services, 0 frontends, 0 distinct endpoints; never written, changes waiting; 0 repairs
            last error: no such device
            next try in 4s
 
