@@ -61,7 +61,7 @@ const fileOption = "config"
 func Options() []Option {
 	return []Option{
 		{Name: "manifests", Placeholder: "DIR",
-			Usage: "read Services, EndpointSlices and this node's Node from the YAML and JSON files in DIR; no cluster is needed",
+			Usage: "read Services, EndpointSlices, ServiceCIDRs and this node's Node from the YAML and JSON files in DIR; no cluster is needed",
 			set:   text(func(c *Config) *string { return &c.Manifests })},
 		{Name: "kubeconfig", Placeholder: "FILE",
 			Usage: "how to reach the API server, without --manifests (default: k3s's, RKE2's or kubeadm's own for its proxy)",
