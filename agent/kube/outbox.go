@@ -2,6 +2,8 @@ package kube
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +24,15 @@ const (
 
 // outbox hands changes to a sink, in their order. A change that comes alone goes
 // at once; those that come while the sink is busy go together.
+//
+// It outlives who puts changes in: room that is taken and not given back is lost until the agent ends.
 type outbox struct {
 	sink  source.Sink
 	items chan outgoing
 	room  *semaphore.Weighted
+	// It is a problem when a change waits for longer than patience.
+	problems *problems
+	patience time.Duration
 }
 
 // outgoing is a change, or the question whether everything before it was handed over.
@@ -35,8 +42,11 @@ type outgoing struct {
 	handed chan<- struct{} // not nil: the question; closed as the answer
 }
 
-func newOutbox(sink source.Sink) *outbox {
-	return &outbox{sink: sink, items: make(chan outgoing, batchSize), room: semaphore.NewWeighted(maxQueued)}
+func newOutbox(sink source.Sink, p *problems, patience time.Duration) *outbox {
+	return &outbox{
+		sink: sink, items: make(chan outgoing, batchSize), room: semaphore.NewWeighted(maxQueued),
+		problems: p, patience: patience,
+	}
 }
 
 // weigh tells how many bytes of memory an object takes, about; what is more than all the room, as all of it.
@@ -51,24 +61,57 @@ func weigh(obj metav1.Object) int64 {
 // put queues a change. It waits while the queue is full.
 func (o *outbox) put(ctx context.Context, c source.Change) error {
 	item := outgoing{change: c, weight: weigh(c.Object)}
-	if err := o.room.Acquire(ctx, item.weight); err != nil {
+	return o.patiently(c.Kind, func() error {
+		if err := o.room.Acquire(ctx, item.weight); err != nil {
+			return err
+		}
+		err := o.send(ctx, item)
+		if err != nil {
+			o.room.Release(item.weight) // nobody else will: it is not in the queue
+		}
+		return err
+	})
+}
+
+// replace tells the sink what exists of a kind, after it has accepted all that was put before.
+func (o *outbox) replace(ctx context.Context, kind source.Kind, exist map[source.Name]struct{}) error {
+	if err := o.flush(ctx, kind); err != nil {
 		return err
 	}
-	return o.send(ctx, item)
+	return o.patiently(kind, func() error { return o.sink.Replace(ctx, kind, exist) })
 }
 
 // flush returns when the sink has accepted what was put before.
-func (o *outbox) flush(ctx context.Context) error {
-	handed := make(chan struct{})
-	if err := o.send(ctx, outgoing{handed: handed}); err != nil {
-		return err
+func (o *outbox) flush(ctx context.Context, kind source.Kind) error {
+	return o.patiently(kind, func() error {
+		handed := make(chan struct{})
+		if err := o.send(ctx, outgoing{handed: handed}); err != nil {
+			return err
+		}
+		select {
+		case <-handed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// patiently calls wait. While that takes too long it is a problem, which the log and the status show.
+func (o *outbox) patiently(kind source.Kind, wait func() error) error {
+	holder, told := string(kind)+" hand-over", make(chan struct{})
+	late := time.AfterFunc(o.patience, func() {
+		defer close(told)
+		o.problems.failed(holder, fault{"hand-over", "agent", string(kind), fmt.Sprintf(
+			"what the API server sent has waited for %v and is not taken over: the agent is busy with the rules, or hangs; "+
+				"if this stays, restart sluice and report it as a bug, with the log", o.patience)})
+	})
+	err := wait()
+	if !late.Stop() {
+		<-told // or works could come first
+		o.problems.works(holder)
 	}
-	select {
-	case <-handed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err
 }
 
 func (o *outbox) send(ctx context.Context, item outgoing) error {
@@ -83,20 +126,24 @@ func (o *outbox) send(ctx context.Context, item outgoing) error {
 	}
 }
 
-// run hands over until ctx ends or the sink does not accept any more.
-func (o *outbox) run(ctx context.Context) {
+// run hands over until ctx ends or the sink does not accept any more, which is the error.
+func (o *outbox) run(ctx context.Context) error {
 	for {
 		var first outgoing
 		select {
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case first = <-o.items:
 		}
 		batch, weight, question := o.collect(first)
-		if len(batch) > 0 && o.sink.Apply(ctx, batch) != nil {
-			return // the sink is ending, and so is ctx
+		var err error
+		if len(batch) > 0 {
+			err = o.sink.Apply(ctx, batch)
 		}
 		o.room.Release(weight)
+		if err != nil {
+			return fmt.Errorf("hand over what the API server sent: %w", err)
+		}
 		if question != nil {
 			close(question)
 		}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,9 @@ import (
 func TestOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowSink{sink: newSink(), takes: time.Millisecond}
-		o := newOutbox(s)
+		o := newOutbox(s, newProblems(slog.New(slog.DiscardHandler)), time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
-		go o.run(ctx)
+		go func() { _ = o.run(ctx) }()
 		const n = 1000
 		begun := time.Now()
 		for i := range n {
@@ -28,7 +29,7 @@ func TestOutbox(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := o.flush(ctx); err != nil {
+		if err := o.flush(ctx, source.Service); err != nil {
 			t.Fatal(err)
 		}
 		sum, most := 0, 0
@@ -42,7 +43,7 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("a sink that takes 1 ms a batch got %d changes in %v", n, took)
 		}
 		cancel()
-		if o.put(ctx, source.Change{}) == nil || o.flush(ctx) == nil {
+		if o.put(ctx, source.Change{}) == nil || o.flush(ctx, source.Service) == nil {
 			t.Error("an ended outbox takes changes")
 		}
 	})
@@ -72,10 +73,10 @@ func TestOutboxBytes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &slowSink{sink: newSink(), takes: time.Hour}
-				o := newOutbox(s)
+				o := newOutbox(s, newProblems(slog.New(slog.DiscardHandler)), time.Hour)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go o.run(ctx)
+				go func() { _ = o.run(ctx) }()
 				put := 0
 				go func() {
 					for range 1000 {
@@ -84,7 +85,7 @@ func TestOutboxBytes(t *testing.T) {
 						}
 						put++
 					}
-					_ = o.flush(ctx)
+					_ = o.flush(ctx, source.Service)
 				}()
 				synctest.Wait()
 				if put < 1 || put > tt.waits+1 {

@@ -242,6 +242,11 @@ func (r *rig) start(change ...func(*Options)) {
 
 func (r *rig) startWith(l limits, change ...func(*Options)) {
 	r.Helper()
+	r.startInto(r.sink, l, change...)
+}
+
+func (r *rig) startInto(into source.Sink, l limits, change ...func(*Options)) {
+	r.Helper()
 	o := Options{Kubeconfig: r.kubeconfig, NodeName: "pi", Log: slog.New(r.logs)}
 	for _, c := range change {
 		c(&o)
@@ -250,7 +255,7 @@ func (r *rig) startWith(l limits, change ...func(*Options)) {
 	r.source.poll, r.source.limits = 100*time.Millisecond, l
 	ctx, cancel := context.WithCancel(r.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.source.Run(ctx, r.sink) }()
+	go func() { done <- r.source.Run(ctx, into) }()
 	r.Cleanup(func() {
 		cancel()
 		select {

@@ -24,7 +24,6 @@ type sinkStore struct {
 	kind source.Kind
 	want reflect.Type // of the kind's objects
 	out  *outbox
-	sink source.Sink
 	// inStep is told the resourceVersion up to which everything was accepted; may be nil.
 	inStep func(kind source.Kind, resourceVersion string)
 	// replaced is called when all objects of the kind were handed over once more.
@@ -76,10 +75,7 @@ func (s *sinkStore) Replace(items []any, resourceVersion string) error {
 	if !ok {
 		return fmt.Errorf("a list of %s holds a %T", s.kind, items[0])
 	}
-	if err := s.out.flush(s.ctx); err != nil {
-		return err
-	}
-	if err := s.sink.Replace(s.ctx, s.kind, l.exist); err != nil {
+	if err := s.out.replace(s.ctx, s.kind, l.exist); err != nil {
 		return err
 	}
 	s.lastStep = time.Time{}
@@ -90,7 +86,7 @@ func (s *sinkStore) Replace(items []any, resourceVersion string) error {
 
 // Bookmark implements cache.ReflectorBookmarkStore. The server sends one each minute.
 func (s *sinkStore) Bookmark(resourceVersion string) error {
-	if err := s.out.flush(s.ctx); err != nil {
+	if err := s.out.flush(s.ctx, s.kind); err != nil {
 		return err
 	}
 	s.step(resourceVersion)

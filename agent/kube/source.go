@@ -87,15 +87,16 @@ func (s *Source) Identity() (Identity, bool) {
 	return k.identity, true
 }
 
-// Run implements source.Source. It returns only when ctx ends.
-func (s *Source) Run(ctx context.Context, sink source.Sink) error {
-	ctx, cancel := context.WithCancel(ctx)
+// Run implements source.Source. It returns when ctx ends, or with the sink's error: what the sink
+// did not accept would be missing for ever.
+func (s *Source) Run(parent context.Context, sink source.Sink) error {
+	ctx, cancel := context.WithCancelCause(parent)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer cancel()
+	defer cancel(nil)
 
-	out := newOutbox(sink)
-	running.Go(func() { out.run(ctx) })
+	out := newOutbox(sink, s.problems, s.limits.handOver)
+	running.Go(func() { cancel(out.run(ctx)) })
 	running.Go(func() { s.problems.run(ctx, sink) })
 	configs := make(chan *kubeconfig)
 	watch := configWatch{explicit: s.opts.Kubeconfig, problems: s.problems, log: s.log, steady: s.poll}
@@ -105,11 +106,15 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			if parent.Err() != nil {
+				return nil
+			}
+			return context.Cause(ctx)
 		case k := <-configs:
 			for k != nil {
+				first.begin()
 				k = s.follow(ctx, k, configs, func(ctx context.Context, c *client, r resource) *follower {
-					return s.newFollower(ctx, c, r, out, sink, first)
+					return s.newFollower(ctx, c, r, out, first)
 				})
 			}
 		}
@@ -173,11 +178,11 @@ func (s *Source) nodeName(k *kubeconfig) string {
 	return name
 }
 
-func (s *Source) newFollower(ctx context.Context, c *client, r resource, out *outbox, sink source.Sink, first *firstRead) *follower {
+func (s *Source) newFollower(ctx context.Context, c *client, r resource, out *outbox, first *firstRead) *follower {
 	return &follower{
 		resource: r, client: c, problems: s.problems, log: s.log, limits: s.limits,
 		store: &sinkStore{
-			ctx: ctx, kind: r.kind, want: reflect.TypeOf(r.object), out: out, sink: sink,
+			ctx: ctx, kind: r.kind, want: reflect.TypeOf(r.object), out: out,
 			inStep: s.opts.InStep, replaced: first.done,
 		},
 		refused: func(kind source.Kind) {
@@ -198,29 +203,42 @@ func reflectorOf(ctx context.Context, f *follower) *cache.Reflector {
 	})
 }
 
-// firstRead waits until each kind was read once, and tells the sink.
+// firstRead waits until each kind was read once from the same server, and tells the sink.
 type firstRead struct {
 	sink source.Sink
 	mu   sync.Mutex
 	left map[source.Kind]struct{}
+	told bool
 }
 
 func newFirstRead(sink source.Sink) *firstRead {
 	f := &firstRead{sink: sink, left: map[source.Kind]struct{}{}}
+	f.begin()
+	return f
+}
+
+// begin notes that everything is read anew, perhaps from another cluster. What was read of some kinds before does not
+// count, unless the sink was told already.
+func (f *firstRead) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.told {
+		return
+	}
 	for _, k := range source.Kinds {
 		f.left[k] = struct{}{}
 	}
-	return f
 }
 
 // done notes that a kind was read, or cannot be and is not needed.
 func (f *firstRead) done(kind source.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.left) == 0 {
+	if f.told {
 		return
 	}
 	if delete(f.left, kind); len(f.left) == 0 {
+		f.told = true
 		f.sink.Synced()
 	}
 }

@@ -28,11 +28,14 @@ type limits struct {
 	watch time.Duration
 	// alive is when a watch counts as working on which nothing came yet.
 	alive time.Duration
+	// handOver is how long the sink may take with what came.
+	handOver time.Duration
 }
 
 var defaultLimits = limits{
 	list: time.Minute, answer: 10 * time.Minute, open: 30 * time.Second,
 	idle: 3 * time.Minute, watch: 10 * time.Minute, alive: 5 * time.Second,
+	handOver: 2 * time.Minute,
 }
 
 // errQuiet: nothing came for too long.
