@@ -50,6 +50,7 @@ func run() error {
 			return err
 		}
 	}
+	_ = exec.Command("modprobe", "-q", "br_netfilter").Run() // an installation has it loaded; by itself the kernel does not
 	fmt.Println("init: started")
 	for line := range strings.Lines(string(commands)) {
 		words := strings.Fields(line)
