@@ -37,6 +37,8 @@ func judgeAccess(a kube.Access, err error, now time.Time) []Item {
 		return []Item{unseen(name, err)}
 	case errors.Is(err, fs.ErrNotExist) && a.Kubeconfig == "":
 		return []Item{fail(name, "start k3s, which writes one, or set --kubeconfig, or --manifests for a node without a cluster", "there is %v", err)}
+	case errors.Is(err, fs.ErrNotExist):
+		return []Item{fail(name, "set --kubeconfig to one that is there; without it k3s's own is found", "%v", err)}
 	case err != nil:
 		return []Item{fail(name, "correct the file, or set --kubeconfig", "%v", err)}
 	}

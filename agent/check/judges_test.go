@@ -205,6 +205,7 @@ func TestJudgeAccess(t *testing.T) {
 	}{
 		{"no kubeconfig", kube.Access{}, fmt.Errorf("none of x: %w", fs.ErrNotExist), "kubeconfig", want{Fail, "none of x", "--manifests"}},
 		{"unreadable", kube.Access{Kubeconfig: "/k"}, fmt.Errorf("open /k: %w", fs.ErrPermission), "kubeconfig", want{Warn, "open /k", "root"}},
+		{"named and missing", kube.Access{Kubeconfig: "/k"}, fmt.Errorf("open /k: %w", fs.ErrNotExist), "kubeconfig", want{Fail, "open /k", "one that is there"}},
 		{"broken", kube.Access{Kubeconfig: "/k"}, errors.New("read /k: no cluster"), "kubeconfig", want{Fail, "no cluster", "correct"}},
 		{"found", kube.Access{Kubeconfig: "/k"}, nil, "kubeconfig", want{OK, "/k", ""}},
 		{"all", kube.Access{Server: "https://s", Allowed: []string{"services", "nodes"}}, nil, "API server", want{OK, "services, nodes", ""}},
@@ -256,12 +257,14 @@ func TestJudgeMachine(t *testing.T) {
 		{"no access", judgeSocket("/s", 0, fmt.Errorf("ask: %w", fs.ErrPermission)), want{Warn, "needs root", "root"}},
 		{"no socket", judgeSocket("/s", 0, errors.New("/s is not a socket")), want{Fail, "not a socket", "--socket"}},
 
-		{"free port", judgePort("healthz port", 10256, false, ""), want{OK, "free", ""}},
-		{"ours", judgePort("healthz port", 10256, true, "sluice"), want{OK, "sluice", ""}},
-		{"kube-proxy", judgePort("metrics port", 10249, true, "kube-proxy"), want{Fail, "kube-proxy runs", "cleanup --kube-proxy"}},
-		{"k3s", judgePort("metrics port", 10249, true, "k3s-server"), want{Fail, "k3s-server", "disable-kube-proxy"}},
-		{"someone", judgePort("metrics port", 10249, true, "nginx"), want{Fail, "nginx", "--metrics-bind-address"}},
-		{"someone unseen", judgePort("metrics port", 10249, true, ""), want{Warn, "cannot be seen", "--metrics-bind-address"}},
+		{"free port", judgePort("healthz port", 10256, false, "", false), want{OK, "free", ""}},
+		{"ours", judgePort("healthz port", 10256, true, "sluice", false), want{OK, "sluice", ""}},
+		{"kube-proxy", judgePort("metrics port", 10249, true, "kube-proxy", false), want{Fail, "kube-proxy runs", "cleanup --kube-proxy"}},
+		{"k3s", judgePort("metrics port", 10249, true, "k3s-server", false), want{Fail, "k3s-server", "disable-kube-proxy"}},
+		{"someone", judgePort("metrics port", 10249, true, "nginx", false), want{Fail, "nginx", "--metrics-bind-address"}},
+		{"an agent unseen", judgePort("metrics port", 10249, true, "", true), want{OK, "most likely by the agent", ""}},
+		{"someone beside an agent", judgePort("metrics port", 10249, true, "nginx", true), want{Fail, "nginx", "--metrics-bind-address"}},
+		{"someone unseen", judgePort("metrics port", 10249, true, "", false), want{Warn, "cannot be seen", "--metrics-bind-address"}},
 	}
 	for _, test := range tests {
 		compare(t, test.what, test.got, test.want)

@@ -3,6 +3,7 @@ package check
 import (
 	"bufio"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"strconv"
@@ -29,14 +30,21 @@ func (l *looker) ports() []Item {
 			if used {
 				_, by = socket.Owner(inode)
 			}
-			items = append(items, judgePort(p.name, p.at.Port(), used, by))
+			items = append(items, judgePort(p.name, p.at.Port(), used, by, l.agentLives()))
 		}
 	}
 	return items
 }
 
-// judgePort is about a TCP port; by is the name of the program that listens there, empty if it cannot be seen.
-func judgePort(name string, port uint16, used bool, by string) Item {
+// agentLives tells whether there is an agent's socket, which can be seen without the right to use it.
+func (l *looker) agentLives() bool {
+	info, err := os.Lstat(l.Config.Socket)
+	return err == nil && info.Mode().Type() == fs.ModeSocket
+}
+
+// judgePort is about a TCP port; by is the name of the program that listens there, empty if it cannot be seen. agent tells
+// whether an agent seems to run.
+func judgePort(name string, port uint16, used bool, by string, agent bool) Item {
 	flag := strings.TrimSuffix(name, " port")
 	remedy := fmt.Sprintf("end it, or set --%s-bind-address to another port", flag)
 	switch {
@@ -44,6 +52,8 @@ func judgePort(name string, port uint16, used bool, by string) Item {
 		return ok(name, "%d is free", port)
 	case by == "sluice":
 		return ok(name, "%d is sluice's", port)
+	case by == "" && agent:
+		return ok(name, "%d is in use, most likely by the agent that runs: without root that cannot be seen", port)
 	case by == "":
 		return warn(name, remedy, "%d is in use, by a program that cannot be seen from here", port)
 	case by == "kube-proxy" || strings.HasPrefix(by, "k3s"):
