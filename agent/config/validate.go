@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -56,6 +57,10 @@ func (c *Config) Validate() error {
 		bad("--min-sync-period %v must not be longer than --sync-period %v", c.MinSyncPeriod, c.SyncPeriod)
 	}
 
+	if h, m := c.HealthzBindAddress, c.MetricsBindAddress; collide(h, m) {
+		bad("--healthz-bind-address %v and --metrics-bind-address %v cannot both be listened at; give one of them another port", h, m)
+	}
+
 	if !strings.HasPrefix(c.Socket, "/") || len(c.Socket) > maxSocketPath {
 		bad("--socket %q must be an absolute path of at most %d bytes", c.Socket, maxSocketPath)
 	}
@@ -63,6 +68,15 @@ func (c *Config) Validate() error {
 		bad("--data-dir %q must be an absolute path", c.DataDir)
 	}
 	return errors.Join(errs...)
+}
+
+// collide tells whether one process cannot listen at both addresses: they are the same, or one is all of the other's family.
+func collide(a, b netip.AddrPort) bool {
+	if !a.IsValid() || !b.IsValid() || a.Port() != b.Port() {
+		return false
+	}
+	a1, b1 := a.Addr().Unmap(), b.Addr().Unmap()
+	return a1 == b1 || a1.Is4() == b1.Is4() && (a1.IsUnspecified() || b1.IsUnspecified())
 }
 
 // WithoutEffect says which options are set to something that others make meaningless, each with the remedy.

@@ -34,6 +34,8 @@ func TestValidate(t *testing.T) {
 		{"sync period", func(c *Config) { c.SyncPeriod = 0 }, []string{"--sync-period 0s must be greater than 0"}},
 		{"negative time", func(c *Config) { c.MinSyncPeriod = -1 }, []string{"--min-sync-period"}},
 		{"times the wrong way round", func(c *Config) { c.MinSyncPeriod = time.Minute }, []string{"--min-sync-period 1m0s", "--sync-period 30s"}},
+		{"one port for two", func(c *Config) { c.MetricsBindAddress = netip.MustParseAddrPort("127.0.0.1:10256") },
+			[]string{"--healthz-bind-address 0.0.0.0:10256 and --metrics-bind-address 127.0.0.1:10256", "another port"}},
 		{"relative socket", func(c *Config) { c.Socket = "s" }, []string{`--socket "s"`, "absolute"}},
 		{"long socket", func(c *Config) { c.Socket = "/" + strings.Repeat("s", 107) }, []string{"107 bytes"}},
 		{"relative data dir", func(c *Config) { c.DataDir = "data" }, []string{`--data-dir "data"`}},
