@@ -129,7 +129,11 @@ func (w *configWatch) none(err error) time.Duration {
 		w.failed(fault{"no kubeconfig", w.current.path, "", "it is gone: " + shorten(err) + "; what was read of it stays in use"})
 		return w.steady
 	}
-	w.failed(fault{"no kubeconfig", "kubeconfig", "", "waiting for it to be written: " + shorten(err) + " (or set --kubeconfig)"})
+	reason := "waiting for it to be written: " + shorten(err)
+	if w.explicit == "" {
+		reason += " (or set --kubeconfig)"
+	}
+	w.failed(fault{"no kubeconfig", "kubeconfig", "", reason})
 	w.missing = min(max(2*w.missing, minPoll), maxPoll)
 	return w.missing
 }

@@ -37,7 +37,7 @@ func describe(err error, server, resource string) fault {
 	case errors.Is(err, errCut):
 		return fault{"cut", server, resource, err.Error() + "; it is asked again, with growing pauses"}
 	case isUnreachable(err):
-		return fault{"unreachable", server, "", "cannot be reached: " + shorten(err) + "; waiting for the network or the server"}
+		return fault{"unreachable", server, "", "cannot be reached: " + shorten(err) + "; waiting for the network or the server (with k3s look at it on the servers: systemctl status k3s)"}
 	}
 	return junk(err, server)
 }

@@ -109,6 +109,9 @@ func parseKubeconfig(path string, data []byte) (*rest.Config, []string, error) {
 		return nil, nil, err
 	}
 	cfg, err := clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that is not read here
+		return nil, nil, errors.New("it names no cluster to connect to")
+	}
 	if err != nil {
 		return nil, nil, err
 	}

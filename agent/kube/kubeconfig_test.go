@@ -26,6 +26,9 @@ func TestKubeconfigComesLate(t *testing.T) {
 	r.api.put(some()...)
 	r.start()
 	r.eventually("waiting", func() bool { return strings.Contains(r.sink.reasons(), "waiting for it to be written") })
+	if got := r.sink.reasons(); strings.Contains(got, "set --kubeconfig") {
+		t.Errorf("who named a kubeconfig is told to name one: %s", got)
+	}
 	text := r.config(r.ca.valid(t, "system:kube-proxy"))
 	for _, n := range []int{0, len(text) / 3, len(text) - 30} {
 		r.write(r.kubeconfig, text[:n])
@@ -262,3 +265,15 @@ func TestCheckCert(t *testing.T) {
 }
 
 var _ source.Sink = (*sink)(nil)
+
+func TestKubeconfigWithoutCluster(t *testing.T) {
+	for _, text := range []string{"{}", "apiVersion: v1\nkind: Config\n"} {
+		path := filepath.Join(t.TempDir(), "k")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readKubeconfig(path); err == nil || !strings.Contains(err.Error(), "names no cluster") {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
