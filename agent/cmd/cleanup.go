@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"sluice/agent/status"
 	"sluice/proxy"
@@ -90,6 +91,9 @@ func cleanupSluice(c *cli.Context, socket string) error {
 	for name, remove := range cleanups {
 		for _, f := range proxy.Families {
 			removed, err := remove(c.Context, f)
+			if errors.Is(err, unix.EPERM) { // this has the rights, see needNetAdmin: so the kernel keeps another's table from it
+				return fmt.Errorf("another sluice agent runs, with another --socket, and keeps its rules; stop it first: %w", err)
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("remove the %v rules of %s: %w", f, name, err))
 			}

@@ -110,8 +110,9 @@ func TestTwoAgents(t *testing.T) {
 
 	// Cleanup by a third hand does not take away what a running agent keeps.
 	third := rig.NewProcess(t, c.NS)
-	if out, errs, code := third.Command("cleanup"); code != 1 || !strings.Contains(errs, "belongs to another running program") {
-		t.Errorf("cleanup on another socket: exit code %d, want 1: %s%s", code, out, errs)
+	if out, errs, code := third.Command("cleanup"); code != 1 || strings.Count(errs, "\n") != 1 ||
+		!rig.ContainsAll(errs, []string{"another sluice agent runs", "sluice (pid " + strconv.Itoa(first.PID) + ")"}) {
+		t.Errorf("cleanup on another socket: exit code %d, want 1 and one line: %s%s", code, out, errs)
 	}
 	c.Reach(0, "pod2 tcp vip1:80", "pod1:8080")
 
