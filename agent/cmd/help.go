@@ -29,7 +29,7 @@ func printHelp(w io.Writer, _ string, data any) {
 		section("DESCRIPTION", d.Description)
 		commands, flags = d.VisibleCommands(), d.VisibleFlags()
 	case *cli.Command:
-		section("NAME", d.HelpName+" - "+d.Usage)
+		section("NAME", d.HelpName+" - "+usageOf(d))
 		section("USAGE", d.UsageText)
 		section("DESCRIPTION", d.Description)
 		flags = d.VisibleFlags()
@@ -37,7 +37,7 @@ func printHelp(w io.Writer, _ string, data any) {
 	if len(commands) > 0 {
 		b.WriteString("COMMANDS:\n")
 		for _, c := range commands {
-			fmt.Fprintf(&b, "   %-12s%s\n", c.Name, c.Usage)
+			fmt.Fprintf(&b, "   %-12s%s\n", c.Name, usageOf(c))
 		}
 		b.WriteByte('\n')
 	}
@@ -47,6 +47,14 @@ func printHelp(w io.Writer, _ string, data any) {
 	}
 	// There is no one to tell that standard output is closed.
 	_, _ = io.WriteString(w, strings.ReplaceAll(b.String(), "\n   \n", "\n\n"))
+}
+
+// usageOf is a command's usage. The library's own command has one in another style.
+func usageOf(c *cli.Command) string {
+	if c.Name == "help" {
+		return "show the help of sluice, or of a command"
+	}
+	return c.Usage
 }
 
 // describeFlag writes a flag's names on one line and its text below.
