@@ -96,7 +96,9 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		running.Go(func() { metrics.Serve(ctx, cfg.MetricsBindAddress, l.metrics, o) })
 	}
 	running.Go(func() { l.notifier.Run(ctx) })
-	running.Go(func() { l.removeOther(ctx) })
+	for _, p := range l.proxiers {
+		running.Go(func() { l.removeOther(ctx, p) })
+	}
 	failed := make(chan error, 1)
 	running.Go(func() {
 		if err := l.runSource(ctx); err != nil {
@@ -127,7 +129,7 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 		cfg: cfg, log: log, started: time.Now(), node: planner,
 		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
 		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
-		restart: make(chan struct{}, 1), ended: make(chan struct{}), written: make(chan struct{}),
+		restart: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	l.release = l.releaseTime()
 	l.openSource()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"sluice/agent/config"
@@ -38,6 +37,7 @@ type loop struct {
 	synced bool
 	// planned says that all Services are planned. They are not before all that is needed is known.
 	planned   bool
+	replan    bool // all Services are to be planned again, once everything is known
 	nodeKnown bool // there is a Node object of this node's name
 	problems  []source.Problem
 	proxiers  []*proxier
@@ -47,7 +47,6 @@ type loop struct {
 	notifier  *notify.Notifier
 
 	lastWrite time.Time
-	complete  bool // everything was written since the start, in all families
 	// release is when the memory is given back that a list of everything needed; zero if it was.
 	release  time.Time
 	dirty    store.Dirty
@@ -58,7 +57,6 @@ type loop struct {
 	foreign chan *proxier
 	calls   chan func()
 	restart chan struct{} // the source is to begin anew
-	written chan struct{} // closed when complete is set
 	ended   chan struct{} // closed when run returns
 }
 
@@ -185,10 +183,10 @@ func (l *loop) take(b batch) {
 	}
 }
 
-// lost handles the loss of the cache file while it was in use. Plans and rules stay
-// as they are until the source has handed over everything anew.
+// lost handles the loss of the cache file while it was in use. Plans stay as they are, and rules are kept to
+// them, until the source has handed over everything anew.
 func (l *loop) lost() {
-	l.synced, l.planned, l.cached = false, false, store.Cached{Why: "the cache file was lost"}
+	l.synced, l.replan, l.cached = false, true, store.Cached{Why: "the cache file was lost"}
 	l.metrics.SetSource(l.synced, len(l.problems))
 	select {
 	case l.restart <- struct{}{}:
@@ -226,10 +224,6 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 				l.notifier.Ready()
 			}
 		}
-	}
-	if !l.complete && !slices.ContainsFunc(l.proxiers, func(p *proxier) bool { return !p.queued.IsZero() }) {
-		l.complete = true
-		close(l.written)
 	}
 	for _, p := range l.proxiers {
 		if p.queued.IsZero() && p.publisher.changed {

@@ -33,7 +33,7 @@ func TestWake(t *testing.T) {
 			c.set(p)
 			l := &loop{
 				cfg: config.Config{SyncPeriod: time.Second, MinSyncPeriod: time.Millisecond}, log: log,
-				planned: c.planned, written: make(chan struct{}), proxiers: []*proxier{p},
+				planned: c.planned, proxiers: []*proxier{p},
 				nextSync: now.Add(-time.Minute), lastWrite: now.Add(-time.Minute),
 			}
 			l.write(t.Context(), now)

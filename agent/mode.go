@@ -38,33 +38,31 @@ func (l *loop) openWriter(f proxy.Family, peers *nft.Peers) (proxy.Writer, error
 	return nft.New(nft.Options{Family: f, Peers: peers, Log: l.log})
 }
 
-// removeOther removes what an earlier agent wrote in the other mode, or with the other iptables, once this one's rules are
-// complete: while both are there, the first that a connection meets sends it to an endpoint.
-func (l *loop) removeOther(ctx context.Context) {
+// removeOther removes what an earlier agent wrote in a family in the other mode, or with the other iptables, once this one's
+// rules are complete there: while both are there, the first that a connection meets sends it to an endpoint.
+func (l *loop) removeOther(ctx context.Context, p *proxier) {
 	select {
-	case <-l.written:
+	case <-p.written:
 	case <-ctx.Done():
 		return
 	}
-	for _, p := range l.proxiers {
-		logged := ""
-		for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
-			removed, err := l.cleanOther(ctx, p)
-			if removed {
-				p.log.Info("rules of an earlier --proxy-mode, or of another iptables, are removed")
-			}
-			if err == nil {
-				break
-			}
-			if err.Error() != logged {
-				logged = err.Error()
-				p.log.Warn("rules of an earlier --proxy-mode, or of another iptables, may be left; tried again and again", "error", err)
-			}
-			select {
-			case <-time.After(delay):
-			case <-ctx.Done():
-				return
-			}
+	logged := ""
+	for delay := firstRetry; ; delay = min(2*delay, lastRetry) {
+		removed, err := l.cleanOther(ctx, p)
+		if removed {
+			p.log.Info("rules of an earlier --proxy-mode, or of another iptables, are removed")
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if err.Error() != logged {
+			logged = err.Error()
+			p.log.Warn("rules of an earlier --proxy-mode, or of another iptables, may be left; tried again and again", "error", err)
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (l *loop) plan() {
 	if !l.ready() {
 		return
 	}
-	all := !l.planned
+	all := !l.planned || l.replan
 	if node := l.dirty.Node || l.node.changed; all || node {
 		all = l.planNode() || all
 	} else if len(l.dirty.Services) == 0 {
@@ -38,7 +38,7 @@ func (l *loop) plan() {
 	if all || len(l.dirty.Services) > 0 {
 		l.logConflicts()
 	}
-	l.planned, l.dirty = true, store.Dirty{}
+	l.planned, l.replan, l.dirty = true, false, store.Dirty{}
 	for _, p := range l.proxiers {
 		if p.queued.IsZero() {
 			l.metrics.InStep(p.family)

@@ -23,7 +23,8 @@ type proxier struct {
 	state     *proxy.State
 	writer    proxy.Writer // nil: it could not be opened yet
 	open      func() (proxy.Writer, error)
-	watch     func() // notices changes by other programs, once the writer is open
+	written   chan struct{} // closed after the first write
+	watch     func()        // notices changes by other programs, once the writer is open
 	publisher publisher
 	metrics   *metrics.Recorder
 	flows     *conntrack.Conn // nil: the kernel cannot list flows
@@ -62,7 +63,7 @@ func newProxier(f proxy.Family, open func() (proxy.Writer, error), flows *conntr
 	log = log.With("family", f.String())
 	p := &proxier{
 		family: f, log: log, node: proxy.Node{Family: f},
-		state: proxy.NewState(f, proxy.Settings{}), open: open, watch: func() {}, flows: flows,
+		state: proxy.NewState(f, proxy.Settings{}), open: open, watch: func() {}, written: make(chan struct{}), flows: flows,
 		publisher: newPublisher(tracker, log), removed: map[proxy.Frontend]struct{}{},
 	}
 	p.mustReconcile(time.Now()) // what an earlier agent left may be more than is wanted now
@@ -143,8 +144,11 @@ func (p *proxier) write(ctx context.Context) bool {
 	now := time.Now()
 	p.metrics.Synced(p.family, whole, now.Sub(start), err)
 	if err != nil {
-		p.failed(err, now)
+		p.failed(err, now.Sub(start), now)
 		return false
+	}
+	if p.lastSync.IsZero() {
+		close(p.written)
 	}
 	if p.failures > 0 {
 		p.log.Info("rules can be written again", "failures", p.failures)
@@ -192,10 +196,20 @@ func (p *proxier) follow(ctx context.Context, changed bool) {
 	p.metrics.SetLocalNodePorts(p.family, listeners, failures)
 }
 
+// A write that failed after slowFailure, as with a program that hangs, held up the other family: it is tried again after
+// so many times what it took.
+const (
+	slowFailure = 10 * time.Second
+	slowShare   = 10
+)
+
 // failed notes an error of the writer; the next attempt reads the kernel back.
-func (p *proxier) failed(err error, now time.Time) {
+func (p *proxier) failed(err error, took time.Duration, now time.Time) {
 	p.reconcile = true
 	delay := min(firstRetry<<min(p.failures, 16), lastRetry)
+	if took > slowFailure {
+		delay = slowShare * took
+	}
 	delay += rand.N(delay / 4) // so that the families, and nodes that failed together, part
 	p.failures++
 	p.retryAt = now.Add(delay)

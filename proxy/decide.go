@@ -31,7 +31,9 @@ const (
 	Dropped
 )
 
-func (v Verdict) String() string { return [...]string{"untouched", "forwarded", "rejected", "dropped"}[v] }
+func (v Verdict) String() string {
+	return [...]string{"untouched", "forwarded", "rejected", "dropped"}[v]
+}
 
 // Reason says why a verdict is as it is.
 type Reason uint8

@@ -53,7 +53,7 @@ func (l *limited) Write(p []byte) (int, error) {
 }
 
 const (
-	// runLimit is the longest that a program may take. A small board with ten thousands of rules needs half a minute.
+	// runLimit is the longest that a program may take in any case.
 	runLimit = 2 * time.Minute
 	// endLimit is how long the pipes of a program that was killed may stay open: a child of it can hold them.
 	endLimit = time.Second

@@ -169,6 +169,34 @@ func TestForeignComment(t *testing.T) {
 	})
 }
 
+// TestForeignLead has a rule of another program that leads to a chain of ours, and that iptables cannot delete by what
+// iptables-save prints of it: it is in nobody's way.
+func TestForeignLead(t *testing.T) {
+	variants(t, func(t *testing.T, n *lab.Namespace, o Options) {
+		s := manyServices(o.Family, 3, 3, proxy.Settings{})
+		w := open(t, o)
+		w.reconcile(t, s)
+		n.Must(t, w.command(""), "-t", "nat", "-A", "PREROUTING", "-m", "recent", "--name", "seen", "--set", "-j", "SLUICE-SERVICES")
+		if stats := w.reconcile(t, s); stats.Added+stats.Removed > 0 {
+			t.Errorf("another program's rule is mended: %+v", stats)
+		}
+		if found, err := w.readFingerprint(t.Context()); err != nil || found != w.print {
+			t.Errorf("another program's rule is in the fingerprint: %v", err)
+		}
+		n.Must(t, w.command(""), "-t", "nat", "-F", "OUTPUT")
+		if stats := w.reconcile(t, s); stats.Added != 1 {
+			t.Errorf("the jump that went: %+v", stats)
+		}
+		if err := w.Cleanup(t.Context()); err != nil && !strings.Contains(err.Error(), "-m recent") {
+			t.Errorf("clean-up: %v", err)
+		}
+		out := n.Must(t, w.command("-save"), "-t", "nat")
+		if strings.Contains(out, "-A SLUICE-") || strings.Contains(out, `comment "sluice:`) {
+			t.Errorf("after clean-up:\n%s", out)
+		}
+	})
+}
+
 // TestCleanupSaysWhatFailed has one of the two variants fail.
 func TestCleanupSaysWhatFailed(t *testing.T) {
 	n := lab.NewTestNamespace(t)

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 )
 
-// fingerprint stands for all chains of ours and the rules that lead to them. It is a sum, so that a change of one chain
+// fingerprint stands for all chains of ours and our rules that lead to them. It is a sum, so that a change of one chain
 // costs no look at the others.
 type fingerprint struct {
 	rules digest // all of them, word for word
@@ -31,7 +31,7 @@ func chainPrintOf(t table, name uint64, d digest, rules int) fingerprint {
 	return fingerprint{mix(both) + mix(both^d), mix(both + digest(rules)<<8)}
 }
 
-// leadPrint is the part of a rule of another chain that leads to one of ours.
+// leadPrint is the part of a rule of ours in a chain of the system.
 func leadPrint(t table, line []byte) fingerprint {
 	from, _, _ := bytes.Cut(bytes.TrimPrefix(line, []byte("-A ")), []byte(" "))
 	return fingerprint{
@@ -73,7 +73,11 @@ func (w *Writer) readFingerprint(ctx context.Context) (all fingerprint, err erro
 				d = d.add(line)
 				rules++
 			},
-			lead: func(line []byte) { all = all.plus(leadPrint(t, line)) },
+			lead: func(line []byte, own bool) {
+				if own {
+					all = all.plus(leadPrint(t, line))
+				}
+			},
 		})
 		if err != nil {
 			return fingerprint{}, err

@@ -121,7 +121,7 @@ func TestIntruders(t *testing.T) {
 		{"flush nat", "IPT -t nat -F"},
 		{"flush filter", "IPT -t filter -F"},
 		{"delete our jump", `IPT -t nat -D PREROUTING -m comment --comment "sluice: Services" -j SLUICE-SERVICES`},
-		{"double our jump", `IPT -t filter -A INPUT -j SLUICE-ANSWERS`},
+		{"double our jump", `IPT -t filter -A INPUT -m conntrack --ctstate NEW -m comment --comment "sluice: no endpoint" -j SLUICE-ANSWERS`},
 		{"a rule of its own in our chain", `IPT -t nat -I SLUICE-SERVICES -j RETURN`},
 		{"delete one rule", `IPT -t nat -D SLUICE-MASQUERADE 1`},
 		{"a chain of our name", `IPT -t filter -N SLUICE-NOBODYS`},

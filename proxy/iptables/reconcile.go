@@ -30,6 +30,7 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 		}
 	}
 	w.known = r.want
+	w.size = r.stats.Added + r.stats.Unchanged
 	w.print = r.fingerprint()
 	w.expects.end(w.print, 0)
 	return r.stats, nil
@@ -40,7 +41,7 @@ type reconciler struct {
 	w    *Writer
 	want [tableCount]map[string]known
 	have [tableCount]map[string]saved
-	// leading are the rules of other chains that lead to ours.
+	// leading are our rules in chains of the system.
 	leading [tableCount][]string
 	// write are the chains that differ; the value is the number of the last pass that wrote them.
 	write   [tableCount]map[string]int
@@ -77,7 +78,11 @@ func (r *reconciler) read(ctx context.Context, t table) error {
 			c.rules++
 			have[string(name)] = c
 		},
-		lead: func(line []byte) { r.leading[t] = append(r.leading[t], string(line)) },
+		lead: func(line []byte, own bool) {
+			if own { // those of others, who may have put in anything, are theirs
+				r.leading[t] = append(r.leading[t], string(line))
+			}
+		},
 	})
 }
 

@@ -61,6 +61,8 @@ func writeInput(to io.Writer, tables *[tableCount]tableInput) error {
 
 // restore runs iptables-restore once, for all tables. input writes its input, the same if it is called twice.
 func (w *Writer) restore(ctx context.Context, input func(io.Writer) error) error {
+	ctx, cancel := w.limited(ctx)
+	defer cancel()
 	args := []string{"--noflush", "-w", strconv.Itoa(w.opts.lockSeconds())}
 	if !w.variant.restoreLocks() {
 		lock, err := takeLock(ctx, w.opts.lockSeconds())

@@ -27,12 +27,15 @@ type jump struct {
 	rule  string
 }
 
-const toAnswers = `-m conntrack --ctstate NEW -m comment --comment "sluice: no endpoint" -j ` + answersChain
+// jumpComment begins the comments of our rules in chains of the system.
+const jumpComment = "sluice: "
+
+const toAnswers = `-m conntrack --ctstate NEW -m comment --comment "` + jumpComment + `no endpoint" -j ` + answersChain
 
 var jumps = []jump{
-	{nat, "POSTROUTING", `-m comment --comment "sluice: masquerade" -j ` + postroutingChain},
-	{nat, "PREROUTING", `-m comment --comment "sluice: Services" -j ` + servicesChain},
-	{nat, "OUTPUT", `-m comment --comment "sluice: Services" -j ` + servicesChain},
+	{nat, "POSTROUTING", `-m comment --comment "` + jumpComment + `masquerade" -j ` + postroutingChain},
+	{nat, "PREROUTING", `-m comment --comment "` + jumpComment + `Services" -j ` + servicesChain},
+	{nat, "OUTPUT", `-m comment --comment "` + jumpComment + `Services" -j ` + servicesChain},
 	{filter, "INPUT", toAnswers},
 	{filter, "FORWARD", toAnswers},
 	{filter, "OUTPUT", toAnswers},

@@ -138,12 +138,15 @@ type reader struct {
 	// the chain's name in it. They are valid during the call only.
 	chain func(name []byte)
 	rule  func(name, line []byte)
-	// lead is called for each rule of another chain that leads to one of ours.
-	lead func(line []byte)
+	// lead is called for each rule of another chain that leads to one of ours. own says that the rule
+	// is ours, too, by its comment.
+	lead func(line []byte, own bool)
 }
 
 // read runs iptables-save for one table.
 func (w *Writer) read(ctx context.Context, t table, r reader) error {
+	ctx, cancel := w.limited(ctx)
+	defer cancel()
 	err := w.variant.List(ctx, w.opts.NetNS, t.String(), Listing{
 		Chain: func(name, _ []byte) {
 			if r.chain != nil && bytes.HasPrefix(name, prefixBytes) {
@@ -157,7 +160,7 @@ func (w *Writer) read(ctx context.Context, t table, r reader) error {
 					r.rule(name, line)
 				}
 			case r.lead != nil && bytes.Contains(line, prefixBytes) && bytes.HasPrefix(Target(line), prefixBytes):
-				r.lead(line)
+				r.lead(line, bytes.Contains(line, ownComment))
 			}
 		},
 	})
@@ -167,7 +170,10 @@ func (w *Writer) read(ctx context.Context, t table, r reader) error {
 	return nil
 }
 
-var prefixBytes = []byte(prefix)
+var (
+	prefixBytes = []byte(prefix)
+	ownComment  = []byte(` --comment "` + jumpComment)
+)
 
 // withoutComment takes the comment out of a rule of ours, which has one at most and no quote in it.
 func withoutComment(line string) string {

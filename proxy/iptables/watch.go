@@ -14,6 +14,8 @@ const tick = time.Second
 const (
 	effort       = 5
 	repairEffort = 15
+	// quickRepairs is how many repairs in a row have a pause of what comparing took alone.
+	quickRepairs = 10
 	// longestPause is the longest pause before rules are written anew that were read back in another spelling each time.
 	longestPause = 5 * time.Minute
 )
@@ -108,6 +110,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 	var wrong fingerprint   // what was found last, if that was not what is expected
 	var pause time.Duration // after the last repair
 	asked := -1             // expected.changes when that was asked for
+	repairs := 0            // in a row
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,7 +146,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 		compared = now
 		switch {
 		case right:
-			wrong, pause = fingerprint{}, 0
+			wrong, pause, repairs = fingerprint{}, 0, 0
 			continue
 		case found == wrong && found.shape == want.print.shape:
 			// Written anew, and just as wrong. Nothing is missing, and to write it each second would mend nothing either.
@@ -152,9 +155,12 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 					"family", w.opts.Family, "iptables", w.variant.String())
 			}
 			pause = min(max(2*pause, 2*tick), longestPause)
+		case repairs < quickRepairs:
+			pause = took
 		default:
 			pause = min(repairEffort*took, longestPause)
 		}
+		repairs++
 		wrong, asked, notBefore = found, want.changes, now.Add(pause)
 		changed()
 	}

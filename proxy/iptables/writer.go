@@ -43,6 +43,7 @@ type Writer struct {
 	// known is what the kernel has, chain by chain; nil if that is not known. The texts are not kept.
 	known   [tableCount]map[string]known
 	print   fingerprint // of all that is known, for Watch
+	size    int         // rules, at the last Reconcile
 	chain   chain       // its memory is used again and again
 	expects expectation
 }
@@ -126,6 +127,18 @@ func (o Options) goIPTables(v Variant) (ipt *iptables.IPTables, err error) {
 		return err
 	})
 	return ipt, err
+}
+
+// A program that hangs holds up who waits for it. One that works takes below leastTime with a few thousand rules on a small
+// board, and timePerRule for each more.
+const (
+	leastTime   = 20 * time.Second
+	timePerRule = 2 * time.Millisecond
+)
+
+// limited bounds the time of the next program.
+func (w *Writer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, leastTime+time.Duration(w.size)*timePerRule)
 }
 
 // Variant is the iptables that the writer uses.

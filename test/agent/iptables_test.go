@@ -231,3 +231,79 @@ func TestFamilyComesLate(t *testing.T) {
 	c.OnNode("ip6tables-nft", "-t", "nat", "-F", "PREROUTING")
 	c.Eventually(rig.Patience, "a repair", func() bool { return strings.Contains(c.OnNode("ip6tables-nft-save", "-t", "nat"), "-A PREROUTING") })
 }
+
+// TestOneFamilyHangs has the programs of one family hang: the other is served, if late at first.
+func TestOneFamilyHangs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	hang := filepath.Join(c.Dir, "hang")
+	c.programs(func(name string) string {
+		return fmt.Sprintf("if test -e %s && expr %s : 'ip6.*restore' >/dev/null; then sleep 1000; fi; exec %s \"$@\"", hang, name,
+			strings.Replace(name, "tables", "tables-nft", 1))
+	})
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	c.Run()
+	if err := os.WriteFile(hang, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
+	c.AwaitLog(3*rig.Patience, "not written", "IPv6", "it was killed after")
+	for _, pod := range []string{"pod1", "pod3"} {
+		c.write("web.yaml", service("web", "vip1", ports), endpoints("web", pod))
+		c.ReachIn(proxy.IPv4, rig.Patience, "outside tcp vip1:80", pod+":8080")
+	}
+}
+
+// TestChangeModeOfOneFamily has one family fail in the new mode: the other's rules of the mode before go all the same.
+func TestChangeModeOfOneFamily(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	c.Run()
+	c.Stop()
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	c.programs(func(name string) string {
+		variant := strings.Replace(name, "tables", "tables-nft", 1)
+		if name != "ip6tables-restore" {
+			return fmt.Sprintf(`exec %s "$@"`, variant)
+		}
+		// Fails at what the agent writes, and not at what it tries first.
+		return fmt.Sprintf(`input=$(cat); case "$input" in *SLUICE-SERVICES*) echo no >&2; exit 1;; esac; printf '%%s\n' "$input" | %s "$@"`, variant)
+	})
+	c.Start()
+	c.Eventually(rig.Patience, "nftables' rules gone in IPv4 alone", func() bool {
+		return !c.TryOnNode("nft", "list", "table", "ip", "sluice") && c.TryOnNode("nft", "list", "table", "ip6", "sluice")
+	})
+	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
+}
+
+// TestRepairWithoutObjects loses the cache file and the source: rules are kept as they were planned.
+func TestRepairWithoutObjects(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.Args = append(c.Args, "--proxy-mode", "iptables")
+	c.variant(iptables.NFT)
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
+	c.Run()
+	if err := os.Rename(c.Manifests, c.Manifests+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	c.AwaitProblem(rig.Patience, "no such directory")
+	s, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(s.Cache.Path, 0); err != nil {
+		t.Fatal(err)
+	}
+	c.Command("get", "services") // reads the file
+	c.AwaitLog(rig.Patience, "the cache file was lost")
+	c.OnNode("iptables-nft", "-t", "nat", "-F", "PREROUTING")
+	c.ReachIn(proxy.IPv4, rig.Patience, "outside tcp vip1:80", "pod2:8080")
+	if err := os.Rename(c.Manifests+"-away", c.Manifests); err != nil {
+		t.Fatal(err)
+	}
+	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
+	c.ReachIn(proxy.IPv4, rig.Patience, "outside tcp vip1:80", "pod3:8080")
+}
