@@ -287,6 +287,13 @@ func TestJudgeKernel(t *testing.T) {
 	compare(t, "missing, not needed", judgeSet(host, missing, true)[0], want{Warn, "missing for IPv6", "modprobe -a nft_numgen"})
 	compare(t, "good", judgeSet(host, good, false)[0], want{OK, "IPv4, IPv6", ""})
 	compare(t, "not tried", judgeSet(host, probe.Set{Name: "x", Err: "not permitted", Remedy: "run as root"}, false)[0], want{Warn, "not permitted", "root"})
+	optional := probe.Set{Name: proxy.ModeNFTables, Features: []probe.Feature{{Name: "owner (kernel 6.99)", Family: "IPv4",
+		Optional: true, Module: "nf_tables", Config: []string{"CONFIG_NF_TABLES"}, Error: "operation not supported"}}}
+	item := judgeSet(host, optional, false)[0]
+	compare(t, "of a later kernel", item, want{Warn, "the running kernel 6.12 is older than this: operation not supported", "none is needed"})
+	if strings.Contains(item.Remedy, "modprobe") {
+		t.Errorf("of a later kernel: no module helps, remedy %q", item.Remedy)
+	}
 	r := probe.Result{Host: host, NFTables: &missing}
 	compare(t, "half a mode", judgeMode(r, proxy.ModeAuto), want{Warn, "IPv6 is not served", "below"})
 	r.IPTables = []probe.Set{good}

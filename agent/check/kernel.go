@@ -81,7 +81,7 @@ func judgeSet(h probe.Host, s probe.Set, spare bool) []Item {
 				missing = append(missing, g)
 			}
 		}
-		items = append(items, judgeFeature(h, s.Name+": "+f.Name, good, missing, spare || f.Optional))
+		items = append(items, judgeFeature(h, s.Name+": "+f.Name, good, missing, spare))
 	}
 	return items
 }
@@ -93,6 +93,11 @@ func judgeFeature(h probe.Host, name string, good []string, missing []probe.Feat
 	var families []string
 	for _, f := range missing {
 		families = append(families, f.Family)
+	}
+	if missing[0].Optional {
+		// No module brings it: what the rules do without is new in a later kernel.
+		return warn(name, "none is needed: the rules do without it; a newer kernel has it",
+			"the running kernel %s is older than this: %s", h.Kernel, missing[0].Error)
 	}
 	item := fail(name, h.Remedy(missing), "missing for %s (%s): %s", strings.Join(families, " and "), strings.Join(missing[0].Config, ", "), missing[0].Error)
 	if spare {
