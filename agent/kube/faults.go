@@ -32,6 +32,9 @@ func describe(err error, server, resource string) fault {
 		return describeStatus(err, status.Status(), server, resource)
 	}
 	switch {
+	case errors.Is(err, errTooLarge):
+		return fault{"too large", server, resource, err.Error() + ", and what came of it is not taken for all; it is read again after some minutes; " +
+			"look what listens there; if something makes objects without end, stop it and delete them; for a cluster that needs so many, use kube-proxy"}
 	case errors.Is(err, errQuiet):
 		return fault{"quiet", server, resource, err.Error() + "; it is asked again"}
 	case errors.Is(err, errCut):

@@ -49,6 +49,8 @@ type follower struct {
 	hasty int   // watches that were closed at once, in a row
 	lost  bool  // a watch ended before its time, or could not be opened
 	limit int64 // of the objects in a page; 0: lists are read as a whole
+	// tooLarge: the last list had no end that could be come to.
+	tooLarge bool
 	// forbidden is since when the server has refused us, without an error of another kind.
 	forbidden time.Time
 }

@@ -35,11 +35,13 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 	if err := f.pace.wait(ctx); err != nil {
 		return nil, err
 	}
-	exist := map[source.Name]struct{}{}
-	version, err := f.readAll(ctx, exist)
+	version, exist, err := f.readBounded(ctx)
 	if err != nil {
 		f.limit = nextLimit(f.limit, err)
 		f.pace.failed(isUnreachable(err))
+		if errors.Is(err, errTooLarge) {
+			f.pace.notBefore(f.limits.large)
+		}
 		f.failed(ctx, "list", err)
 		f.works("watch") // what it met was before this
 		return nil, err
@@ -65,17 +67,36 @@ func nextLimit(limit int64, err error) int64 {
 	return limit
 }
 
-// readAll reads the collection, in pages or not, and adds the objects' names to exist. It returns
-// the version from which to watch.
-func (f *follower) readAll(ctx context.Context, exist map[source.Name]struct{}) (version string, err error) {
+// readBounded reads the collection, hands it over, and returns the version from which to watch and
+// the objects' names. One that was too large is counted first, and nothing of it is handed over while it is: each time
+// it could hold other names, and they would pile up in the sink.
+func (f *follower) readBounded(ctx context.Context) (version string, exist map[source.Name]struct{}, err error) {
+	if f.tooLarge {
+		if _, err := f.readAll(ctx, &tally{most: f.most}); err != nil {
+			return "", nil, err
+		}
+		f.tooLarge = false
+	}
+	t := &tally{most: f.most, exist: map[source.Name]struct{}{}}
+	version, err = f.readAll(ctx, t)
+	f.tooLarge = errors.Is(err, errTooLarge)
+	return version, t.exist, err
+}
+
+// readAll reads the collection, in pages or not, into t. It returns the version from which to watch.
+func (f *follower) readAll(ctx context.Context, t *tally) (version string, err error) {
 	// Without a resourceVersion the list is read as it is now. With "0" it could be older than
 	// what another server of the cluster gave before.
 	opts := metav1.ListOptions{LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector, Limit: f.limit}
+	begun := time.Now()
 	for barren := 0; ; {
-		before := len(exist)
+		before := t.found()
 		page, err := f.read(ctx, opts, func(item runtime.Object) error {
+			if err := t.count(item); err != nil || t.exist == nil {
+				return err
+			}
 			name, err := f.store.handOver(item)
-			exist[name] = struct{}{}
+			t.exist[name] = struct{}{}
 			return err
 		})
 		if err != nil {
@@ -87,10 +108,10 @@ func (f *follower) readAll(ctx context.Context, exist map[source.Name]struct{}) 
 		if page.Continue == "" {
 			return version, nil
 		}
-		if barren++; len(exist) > before {
+		if barren++; t.found() > before {
 			barren = 0
 		}
-		if page.Continue == opts.Continue || barren >= maxBarren {
+		if page.Continue == opts.Continue || barren >= maxBarren || time.Since(begun) > f.limits.pages {
 			return "", fmt.Errorf("%w: the pages of the list have no end", errJunk)
 		}
 		opts.Continue = page.Continue

@@ -145,9 +145,9 @@ func TestSlowList(t *testing.T) {
 // A list that goes on for ever is given up.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
-	page := func(w http.ResponseWriter, r *rig, next string) {
+	page := func(w http.ResponseWriter, r *rig, name, next string) {
 		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-		web := service("web", "10.43.0.10", nil)
+		web := service(name, "10.43.0.10", nil)
 		web.ResourceVersion = "101"
 		_, _ = w.Write(r.api.encode(&corev1.ServiceList{
 			ListMeta: metav1.ListMeta{ResourceVersion: "200", Continue: next}, Items: []corev1.Service{*web},
@@ -160,14 +160,18 @@ func TestEndlessList(t *testing.T) {
 	}{
 		{"the same page under ever new names", func(r *rig, w http.ResponseWriter, req *http.Request) {
 			next, _ := strconv.Atoi(req.URL.Query().Get("continue"))
-			page(w, r, strconv.Itoa(next+1))
+			page(w, r, "web", strconv.Itoa(next+1))
+		}, "have no end"},
+		{"one more object in each page", func(r *rig, w http.ResponseWriter, req *http.Request) {
+			next, _ := strconv.Atoi(req.URL.Query().Get("continue"))
+			page(w, r, fmt.Sprint("web-", next), strconv.Itoa(next+1))
 		}, "have no end"},
 		{"two pages in turn", func(r *rig, w http.ResponseWriter, req *http.Request) {
 			next := "a"
 			if req.URL.Query().Get("continue") == "a" {
 				next = "b"
 			}
-			page(w, r, next)
+			page(w, r, "web", next)
 		}, "have no end"},
 		{"an answer that drips", func(r *rig, w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
@@ -187,7 +191,7 @@ func TestEndlessList(t *testing.T) {
 			r.api.misbehave(about(servicesPath, func(w http.ResponseWriter, req *http.Request) { tt.list(r, w, req) }))
 			r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
 			l := defaultLimits
-			l.answer = 2 * time.Second
+			l.answer, l.pages = 2*time.Second, 2*time.Second
 			r.startWith(l)
 			r.eventually("the problem", func() bool { return strings.Contains(r.sink.reasons(), tt.want) })
 			if r.sink.isSynced() || r.sink.replacements(source.Service) > 0 {

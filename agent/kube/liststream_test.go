@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -133,6 +134,8 @@ func TestReadListRefuses(t *testing.T) {
 		{"a compressed list", append(wrapped(right, empty), message(unknownContentEncoding, []byte("gzip"))...), errJunk},
 		{"a list in JSON", append(wrapped(right, empty), message(unknownContentType, []byte("application/json"))...), errJunk},
 		{"an object without a name", wrapped(right, item(func(s *corev1.Service) { s.Name = "" })), errJunk},
+		{"an object of a longer name than there can be", wrapped(right, item(func(s *corev1.Service) { s.Name = strings.Repeat("x", maxName+1) })), errJunk},
+		{"an object of a longer namespace than there can be", wrapped(right, item(func(s *corev1.Service) { s.Namespace = strings.Repeat("x", maxNamespace+1) })), errJunk},
 		{"a Service without a namespace", wrapped(right, item(func(s *corev1.Service) { s.Namespace = "" })), errJunk},
 		{"an object without a resourceVersion", wrapped(right, item(func(s *corev1.Service) { s.ResourceVersion = "" })), errJunk},
 		{"an end between metadata and items", wrapped(right, append(empty, message(listItems, marshalled(web))...))[:len(wrapped(right, empty))], errBroke},

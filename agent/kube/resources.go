@@ -22,6 +22,7 @@ type resource struct {
 	labelSelector string
 	fieldSelector string
 	object        runtime.Object // an empty one
+	most          int            // objects in a list
 	// needed: nothing is synced before this was read once. Of the others it is enough to
 	// know that the server does not have them or does not give them.
 	needed bool
@@ -42,23 +43,23 @@ func (r resource) list() listKind {
 func resources(nodeName string) []resource {
 	return []resource{
 		{
-			kind: source.Service, name: "services", path: "/api/v1/services", object: &corev1.Service{}, needed: true,
+			kind: source.Service, name: "services", path: "/api/v1/services", object: &corev1.Service{}, most: maxServices, needed: true,
 			labelSelector: "!service.kubernetes.io/service-proxy-name", // KEP-2447
 			fieldSelector: "spec.clusterIP!=" + corev1.ClusterIPNone,
 		},
 		{
 			kind: source.EndpointSlice, name: "endpointslices", path: "/apis/discovery.k8s.io/v1/endpointslices",
-			object: &discoveryv1.EndpointSlice{}, needed: true,
+			object: &discoveryv1.EndpointSlice{}, most: maxSlices, needed: true,
 			labelSelector: "!" + corev1.IsHeadlessService + "," + discoveryv1.LabelServiceName,
 		},
 		{
-			kind: source.Node, name: "nodes", path: "/api/v1/nodes", object: &corev1.Node{},
+			kind: source.Node, name: "nodes", path: "/api/v1/nodes", object: &corev1.Node{}, most: maxOthers,
 			fieldSelector: "metadata.name=" + nodeName,
 		},
 		{
 			// Served since Kubernetes 1.33.
 			kind: source.ServiceCIDR, name: "servicecidrs", path: "/apis/networking.k8s.io/v1/servicecidrs",
-			object: &networkingv1.ServiceCIDR{},
+			object: &networkingv1.ServiceCIDR{}, most: maxOthers,
 		},
 	}
 }

@@ -19,6 +19,8 @@ type limits struct {
 	// list is how long nothing may come within a list, answer how long one may take, or a page of one:
 	// a server gives a minute to it (--request-timeout).
 	list, answer time.Duration
+	// pages is how long a list may take in pages, and large how long one that is too large is not read again.
+	pages, large time.Duration
 	// open is how long it may take until a watch begins. A server begins it at once, even if it has nothing to
 	// send; where many come at once, it lets them wait for 15 s at most.
 	open time.Duration
@@ -33,7 +35,7 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	list: time.Minute, answer: 10 * time.Minute, open: 30 * time.Second,
+	list: time.Minute, answer: 10 * time.Minute, pages: time.Hour, large: 10 * time.Minute, open: 30 * time.Second,
 	idle: 3 * time.Minute, watch: 10 * time.Minute, alive: 5 * time.Second,
 	handOver: 2 * time.Minute,
 }
