@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,7 +63,7 @@ func TestOutboxBytes(t *testing.T) {
 	tests := []struct {
 		name   string
 		object metav1.Object
-		waits  int // of 1000, in the queue and in the sink
+		waits  int64 // of 1000, in the queue and in the sink
 	}{
 		{"small ones", big(1), 200},
 		{"100 ports", big(100), 60},
@@ -77,22 +78,22 @@ func TestOutboxBytes(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go func() { _ = o.run(ctx) }()
-				put := 0
+				var put atomic.Int64
 				go func() {
 					for range 1000 {
 						if o.put(ctx, source.Change{Kind: source.Service, Name: "big", Object: tt.object}) != nil {
 							return
 						}
-						put++
+						put.Add(1)
 					}
 					_ = o.flush(ctx, source.Service)
 				}()
 				synctest.Wait()
-				if put < 1 || put > tt.waits+1 {
+				if put := put.Load(); put < 1 || put > tt.waits+1 {
 					t.Errorf("%d objects wait, want at most %d", put, tt.waits)
 				}
 				time.Sleep(1001 * time.Hour)
-				if put != 1000 {
+				if put := put.Load(); put != 1000 {
 					t.Errorf("%d objects were taken in the end, want 1000", put)
 				}
 			})
