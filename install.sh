@@ -95,6 +95,19 @@ read_words() {
 	done
 }
 
+# names_of prints the names of the variables that begin with a prefix. In the output of env alone a further line of
+# another variable's value can look like one.
+names_of() {
+	for name in $(env | sed -n "s/^\($1[A-Za-z0-9_]*\)=.*/\1/p"); do
+		if eval "[ \"\${$name+set}\" ]"; then
+			echo "$name"
+		fi
+	done
+}
+
+# is_forgotten tells whether options of an earlier installation are to go.
+is_forgotten() { [ "${INSTALL_SLUICE_EXEC-unset}" = '' ]; }
+
 # read_variables refuses switches that say neither yes nor no, and names variables that are none.
 read_variables() {
 	value=
@@ -106,10 +119,10 @@ read_variables() {
 		*) fatal "INSTALL_SLUICE_$name is \"$value\", and must be true or false. Nothing was changed." ;;
 		esac
 	done
-	for name in $(env | sed -n 's/^INSTALL_SLUICE_\([A-Za-z0-9_]*\)=.*/\1/p'); do
-		case $name in
+	for name in $(names_of INSTALL_SLUICE_); do
+		case ${name#INSTALL_SLUICE_} in
 		EXEC | VERSION | URL | SKIP_DOWNLOAD | SKIP_ENABLE | SKIP_START | FORCE_RESTART | FORCE | BIN_DIR | SYSTEMD_DIR) ;;
-		*) warn "INSTALL_SLUICE_$name is unknown and has no effect. \"sh install.sh --help\" prints the variables that there are." ;;
+		*) warn "$name is unknown and has no effect. \"sh install.sh --help\" prints the variables that there are." ;;
 		esac
 	done
 }
@@ -123,51 +136,132 @@ need_plain() {
 	esac
 }
 
+# start_of prints the command in a service's file.
+start_of() {
+	case $1 in
+	*.service) sed -n 's/^ExecStart=//p' "$1" ;;
+	*) sed -n -e 's/^command=//p' -e 's/^command_args="\(.*\)"$/\1/p' "$1" | tr '\n' ' ' ;;
+	esac
+}
+
+# uninstaller_of prints where the uninstaller is that belongs to a service's file.
+uninstaller_of() {
+	start=$(start_of "$1")
+	start=${start%% *}
+	echo "${start%/*}/sluice-uninstall.sh"
+}
+
+same_file() { [ "$1" = "$2" ] || { [ -e "$2" ] && [ "$(readlink -f "$1")" = "$(readlink -f "$2")" ]; }; }
+
+# find_units sets SERVICES to the units of earlier installations, the one that systemd takes first. In a directory that was
+# not asked for it must be from this installer, not from a package: the uninstaller is beside its program.
+find_units() {
+	SERVICES=
+	asked=${INSTALL_SLUICE_SYSTEMD_DIR:-/etc/systemd/system}
+	loaded=$(systemctl show -p FragmentPath sluice.service 2>/dev/null | sed -n 's/^FragmentPath=//p')
+	for dir in "${loaded%/*}" /etc/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system "$asked"; do
+		unit=$dir/sluice.service
+		case $unit in *[[:space:]]*) continue ;; esac
+		for known in $SERVICES; do
+			if same_file "$unit" "$known"; then
+				continue 2
+			fi
+		done
+		if [ -f "$unit" ] && { [ "$dir" = "$asked" ] || [ -f "$(uninstaller_of "$unit")" ]; }; then
+			SERVICES="$SERVICES $unit"
+		fi
+	done
+	SERVICES=${SERVICES# }
+}
+
 find_service_manager() {
+	SYSTEMD_DIR=/etc/systemd/system
 	if have systemctl; then
-		SYSTEMD_DIR=${INSTALL_SLUICE_SYSTEMD_DIR:-/etc/systemd/system}
-		need_plain INSTALL_SLUICE_SYSTEMD_DIR "$SYSTEMD_DIR"
 		MANAGER=systemd
+		find_units
+		OLD_SERVICE=${SERVICES%% *}
+		[ -z "$OLD_SERVICE" ] || SYSTEMD_DIR=${OLD_SERVICE%/*}
+		SYSTEMD_DIR=${INSTALL_SLUICE_SYSTEMD_DIR:-$SYSTEMD_DIR}
+		need_plain INSTALL_SLUICE_SYSTEMD_DIR "$SYSTEMD_DIR"
 		SERVICE_FILE=$SYSTEMD_DIR/sluice.service
-		ENV_FILE=$SYSTEMD_DIR/sluice.service.env
+		ENV_FILE=$SERVICE_FILE.env
+		OLD_ENV_FILE=${OLD_SERVICE:-$SERVICE_FILE}.env
 	elif [ -x /sbin/openrc-run ]; then
-		SYSTEMD_DIR=/etc/systemd/system
 		MANAGER=openrc
 		SERVICE_FILE=/etc/init.d/sluice
 		ENV_FILE=/etc/conf.d/sluice
+		OLD_ENV_FILE=$ENV_FILE
+		OLD_SERVICE=
+		[ ! -f "$SERVICE_FILE" ] || OLD_SERVICE=$SERVICE_FILE
+		SERVICES=$OLD_SERVICE
 	else
 		fatal "Neither systemd nor OpenRC was found, and nothing else can run sluice as a service here. Run \"sluice agent\" by hand or from what starts your services."
 	fi
 }
 
-# read_installed finds how an earlier installation starts the program.
+# read_installed finds how an earlier installation starts the program, and where it has the options.
 read_installed() {
 	OLD_BIN=''
 	OLD_ARGS=''
-	[ -f "$SERVICE_FILE" ] || return 0
-	case $MANAGER in
-	systemd) old=$(sed -n 's/^ExecStart=//p' "$SERVICE_FILE") ;;
-	openrc) old=$(sed -n -e 's/^command=//p' -e 's/^command_args="\(.*\)"$/\1/p' "$SERVICE_FILE" | tr '\n' ' ') ;;
-	esac
+	OLD_INSTALL_CONFIG=''
+	TAKE_VARIABLES=''
+	[ -n "$OLD_SERVICE" ] || return 0
+	old=$(start_of "$OLD_SERVICE")
 	old=${old% }
 	OLD_BIN=${old%% *}
-	if [ "${INSTALL_SLUICE_EXEC-unset}" != '' ]; then
-		OLD_ARGS=${old#* agent}
+	OLD_ARGS=${old#* agent}
+	script=$(uninstaller_of "$OLD_SERVICE")
+	[ -f "$script" ] || return 0
+	OLD_INSTALL_CONFIG=$(sed -n 's/^INSTALL_CONFIG=//p' "$script")
+	# An installer that knew no such file put the options into the arguments and the environment of the service.
+	[ -n "$OLD_INSTALL_CONFIG" ] || TAKE_VARIABLES=yes
+}
+
+# taken prints the lines of the service's environment that an earlier installer wrote, as NAME=value.
+taken() {
+	prefix=
+	[ "$MANAGER" = systemd ] || prefix='export '
+	if [ -n "$TAKE_VARIABLES" ]; then
+		as_root cat "$OLD_ENV_FILE" 2>/dev/null | sed -n "s/^$prefix\(SLUICE_[A-Z0-9_]*\)='\([^']*\)'\$/\1=\2/p"
 	fi
 }
 
-# set_config sets CONFIG to the configuration file that the agent is told of, and CONFIG_ARGS to how.
-set_config() {
-	CONFIG=${SLUICE_CONFIG:-}
+# left prints its other lines.
+left() {
+	prefix=
+	[ "$MANAGER" = systemd ] || prefix='export '
+	as_root cat "$OLD_ENV_FILE" 2>/dev/null | if [ -n "$TAKE_VARIABLES" ]; then
+		sed "/^${prefix}SLUICE_[A-Z0-9_]*='[^']*'\$/d"
+	else
+		cat
+	fi
+}
+
+# read_config sets CONFIG to the configuration file that arguments name, and OTHERS to the other arguments.
+read_config() {
+	OTHERS=
 	before=
 	for arg in "$@"; do
 		case $before$arg in
 		config:*) CONFIG=$arg ;;
 		--config=* | -config=*) CONFIG=${arg#*=} ;;
+		--config | -config) ;;
+		*) OTHERS="$OTHERS $arg" ;;
 		esac
 		before=
 		case $arg in --config | -config) before=config: ;; esac
 	done
+}
+
+# set_config sets CONFIG to the configuration file that the agent is told of, and CONFIG_ARGS to how.
+set_config() {
+	CONFIG=$(taken | sed -n 's/^SLUICE_CONFIG=//p')
+	# shellcheck disable=SC2086 # one word for each argument
+	read_config $OLD_ARGS
+	OLD_ARGS=$OTHERS
+	! is_forgotten || CONFIG=
+	CONFIG=${SLUICE_CONFIG:-$CONFIG}
+	read_config "$@"
 	CONFIG_ARGS=
 	if [ -n "$CONFIG" ] && [ "$CONFIG" != "$DEFAULT_CONFIG" ]; then
 		need_plain --config "$CONFIG"
@@ -209,6 +303,9 @@ set_bin_dir() {
 		fi
 	fi
 	need_plain INSTALL_SLUICE_BIN_DIR "$BIN_DIR"
+	case $BIN_DIR in
+	*=*) fatal "INSTALL_SLUICE_BIN_DIR \"$BIN_DIR\" must have no \"=\": env and systemd would take the program's path for a variable. Nothing was changed." ;;
+	esac
 	can_write "$BIN_DIR" || fatal "Cannot write into $BIN_DIR: it cannot be made, or its file system is full or read-only. Nothing was changed. Set INSTALL_SLUICE_BIN_DIR to another directory."
 	BIN=$BIN_DIR/sluice
 }
@@ -295,8 +392,9 @@ check_kube_proxy() {
 }
 
 # What happens to files: each is written in full beside its place (stage), and only when all
-# are there do they move to it (commit). Until "finished" the exit puts back what was.
+# are there do they move to it (commit). Those that are no longer needed go with that. Until "finished" the exit puts back what was.
 STAGED=''
+REMOVED=''
 MADE=''
 MISSING=''
 TMP=''
@@ -322,6 +420,9 @@ leave() {
 forget() {
 	for file in $STAGED; do
 		as_root rm -f "$file.sluice-old"
+		case $file in # of a removed one; there may be other files
+		*/90-install.yaml) as_root rmdir "${file%/*}" 2>/dev/null || true ;;
+		esac
 	done
 }
 
@@ -353,6 +454,27 @@ stage() {
 	fi
 }
 
+# stage_removal FILE takes a file of an earlier installation away, if there is one.
+stage_removal() {
+	if ! as_root test -e "$1" || is_new "$1"; then
+		return 0
+	fi
+	if ! can_write "${1%/*}"; then
+		warn "$1 is of the earlier installation and cannot be removed: its file system is full or read-only"
+		return 0
+	fi
+	info "$1, of the earlier installation, goes"
+	STAGED="$STAGED $1"
+	REMOVED="$REMOVED $1"
+}
+
+is_removed() {
+	case "$REMOVED " in
+	*" $1 "*) ;;
+	*) return 1 ;;
+	esac
+}
+
 # is_new tells whether a file is about to change, or has.
 is_new() {
 	case "$STAGED " in
@@ -372,7 +494,11 @@ commit() {
 	done
 	COMMITTING=yes
 	for file in $STAGED; do
-		as_root mv -f "$file.sluice-new" "$file" || fatal "Cannot replace $file (see above). What was changed is put back."
+		if is_removed "$file"; then
+			as_root rm -f "$file"
+		else
+			as_root mv -f "$file.sluice-new" "$file"
+		fi || fatal "Cannot replace $file (see above). What was changed is put back."
 	done
 	sync
 }
@@ -428,24 +554,52 @@ use_program_in_place() {
 	version=$("$BIN" version 2>&1) || fatal "$BIN does not run on this machine: $version. It must be sluice-$ARCH."
 }
 
-# stage_config lets the new program check the options, and write them into a file of the configuration.
-stage_config() {
-	: >"$TMP/config"
-	if [ -f "$INSTALL_CONFIG" ] && [ "${INSTALL_SLUICE_EXEC-unset}" != '' ]; then
-		as_root cat "$INSTALL_CONFIG" >"$TMP/config"
-	fi
-	set -- "$PROGRAM" agent "$@" --write-config-to "$TMP/config"
-	# sudo keeps none of these.
-	for name in $(env | sed -n 's/^\(SLUICE_[A-Z0-9_]*\)=.*/\1/p'); do
-		eval "value=\${$name-}"
-		set -- "$name=$value" "$@"
-	done
-	if ! as_root env "$@" >"$TMP/said" 2>&1; then
-		fatal "The options cannot be used: $(sed -e 's/^sluice: //' -e 's/[^.]$/&./' "$TMP/said" | tr '\n' ' ')Nothing was changed."
+# write_options WHICH ARGUMENT... lets the new program check options, and write them into $TMP/config.
+write_options() {
+	which=$1
+	shift
+	if ! as_root env "$@" --write-config-to "$TMP/config" >"$TMP/said" 2>&1; then
+		fatal "$which cannot be used: $(sed -e 's/^sluice: //' -e 's/[^.]$/&./' "$TMP/said" | tr '\n' ' ')Nothing was changed."
 	fi
 	while read -r line; do
 		warn "${line#sluice: }"
 	done <"$TMP/said"
+}
+
+# write_earlier_options takes over those that an earlier installer kept in the service's file and its environment.
+# It runs apart from this shell, whose variables are given now: they come later and win.
+write_earlier_options() (
+	for name in $(names_of SLUICE_); do
+		unset "$name"
+	done
+	# shellcheck disable=SC2086 # one word for each argument
+	set -- "$PROGRAM" agent $CONFIG_ARGS $OLD_ARGS
+	while IFS= read -r line; do
+		set -- "$line" "$@"
+	done <"$TMP/variables"
+	write_options "The earlier installation's options, which INSTALL_SLUICE_EXEC forgets if it is set but empty," "$@"
+)
+
+# stage_config puts options into a file of the configuration.
+stage_config() {
+	: >"$TMP/config"
+	if ! is_forgotten; then
+		if [ -f "${OLD_INSTALL_CONFIG:-$INSTALL_CONFIG}" ]; then
+			as_root cat "${OLD_INSTALL_CONFIG:-$INSTALL_CONFIG}" >"$TMP/config"
+		fi
+		taken | sed '/^SLUICE_CONFIG=/d' >"$TMP/variables"
+		if [ -n "$OLD_ARGS" ] || [ -s "$TMP/variables" ]; then
+			write_earlier_options || exit 1
+		fi
+	fi
+	# shellcheck disable=SC2086 # one word for each argument
+	set -- "$PROGRAM" agent $CONFIG_ARGS "$@"
+	# sudo keeps none of these.
+	for name in $(names_of SLUICE_); do
+		eval "value=\${$name-}"
+		set -- "$name=$value" "$@"
+	done
+	write_options "The options" "$@"
 	if [ -s "$TMP/config" ] || [ -f "$INSTALL_CONFIG" ]; then
 		{
 			echo "# Options that install.sh was given. It changes those that it is given again."
@@ -453,6 +607,49 @@ stage_config() {
 		} >"$TMP/file"
 		stage "$INSTALL_CONFIG" 644 <"$TMP/file"
 	fi
+}
+
+# stage_environment leaves in the service's environment what this installer did not write, and says what wins over
+# options that are given now.
+stage_environment() {
+	left >"$TMP/file"
+	if [ -n "$TAKE_VARIABLES" ] || ! same_file "$OLD_ENV_FILE" "$ENV_FILE"; then
+		if ! grep -q '[^[:space:]]' "$TMP/file"; then
+			stage_removal "$OLD_ENV_FILE"
+			return 0
+		fi
+		stage "$ENV_FILE" 600 <"$TMP/file"
+		same_file "$OLD_ENV_FILE" "$ENV_FILE" || stage_removal "$OLD_ENV_FILE"
+	fi
+	given=$(names_of SLUICE_)
+	for arg in "$@"; do
+		case $arg in
+		-*) given="$given SLUICE_$(printf %s "$arg" | sed -e 's/^-*//' -e 's/=.*//' -e 1q | tr 'a-z-' 'A-Z_')" ;;
+		esac
+	done
+	for name in $given; do
+		if grep -q "^[[:space:]]*\(export[[:space:]]\{1,\}\)\{0,1\}$name=" "$TMP/file"; then
+			warn "$ENV_FILE sets $name, and wins over what is given now for this option. Take the line out, and restart sluice."
+		fi
+	done
+}
+
+# stage_removals takes away what earlier installations have elsewhere.
+stage_removals() {
+	for service in $SERVICES; do
+		program=$(start_of "$service")
+		program=${program%% *}
+		script=$(uninstaller_of "$service")
+		if [ -f "$script" ]; then
+			config=$(sed -n 's/^INSTALL_CONFIG=//p' "$script")
+			[ -z "$config" ] || same_file "$config" "$INSTALL_CONFIG" || stage_removal "$config"
+			if ! same_file "$program" "$BIN"; then
+				stage_removal "$program"
+				stage_removal "$script"
+			fi
+		fi
+		same_file "$service" "$SERVICE_FILE" || stage_removal "$service"
+	done
 }
 
 # stage_files stages all but the program.
@@ -534,6 +731,7 @@ if ! "$BIN_DIR/sluice" cleanup; then
 fi
 
 rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
+rm -rf /etc/systemd/system/sluice.service.d # where "systemctl edit" writes, wherever the unit is
 rm -f /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice /var/log/sluice.log*
 if command -v systemctl >/dev/null; then
 	systemctl daemon-reload
@@ -733,7 +931,11 @@ service_enable() {
 	case $MANAGER in
 	systemd)
 		as_root systemctl daemon-reload
-		is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root systemctl enable sluice
+		case $REMOVED in
+		*/sluice.service*) enable=reenable ;; # the links to it are to the old place
+		*) enable=enable ;;
+		esac
+		is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root systemctl "$enable" sluice
 		;;
 	openrc) is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root rc-update add sluice boot ;;
 	esac
@@ -782,7 +984,7 @@ start() {
 	if is_left; then
 		return 0
 	fi
-	changed=
+	changed=$REMOVED
 	for file in "$BIN" "$SERVICE_FILE" "$INSTALL_CONFIG"; do
 		if is_new "$file"; then
 			changed=yes
@@ -801,6 +1003,7 @@ start() {
 		fatal "sluice is installed but does not start; $(where_log) tells why. $BIN_DIR/sluice-uninstall.sh takes it away."
 	fi
 	put_back
+	service_enable
 	service_restart || warn "The earlier version does not start either."
 	fatal "The new version, or its arguments, did not start; $(where_log) tells why. The earlier one is back in place."
 }
@@ -833,8 +1036,6 @@ main() {
 	become_root
 	find_service_manager
 	read_installed
-	# shellcheck disable=SC2086
-	set -- $OLD_ARGS "$@"
 	set_config "$@"
 	set_arch
 	trap leave EXIT
@@ -849,7 +1050,9 @@ main() {
 		download
 	fi
 	stage_config "$@"
+	stage_environment "$@"
 	stage_files
+	stage_removals
 	commit
 	service_enable
 	finished=yes

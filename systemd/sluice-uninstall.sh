@@ -44,6 +44,7 @@ if ! "$BIN_DIR/sluice" cleanup; then
 fi
 
 rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
+rm -rf /etc/systemd/system/sluice.service.d # where "systemctl edit" writes, wherever the unit is
 rm -f /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice /var/log/sluice.log*
 if command -v systemctl >/dev/null; then
 	systemctl daemon-reload

@@ -61,6 +61,7 @@ func TestFailures(t *testing.T) {
 			m.env = []string{"INSTALL_SLUICE_SKIP_DOWNLOAD=true", "INSTALL_SLUICE_BIN_DIR=/usr/local/sbin"}
 		}},
 		{"a path with a blank", "absolute path", func(m *machine, _ *release) { m.env = []string{"INSTALL_SLUICE_BIN_DIR=/opt/a b"} }},
+		{"a path that looks like a variable", `must have no "="`, func(m *machine, _ *release) { m.env = []string{"INSTALL_SLUICE_BIN_DIR=/opt/a=b"} }},
 		{"kube-proxy runs", "process ", func(m *machine, _ *release) { m.startKubeProxy() }},
 		{"rules of kube-proxy", "KUBE-SERVICES (iptables-save", func(m *machine, _ *release) { m.sh("iptables -t nat -N KUBE-SERVICES") }},
 		{"IPv6 rules of kube-proxy", "KUBE-SERVICES (ip6tables-save", func(m *machine, _ *release) { m.sh("ip6tables -t nat -N KUBE-SERVICES") }},

@@ -147,6 +147,7 @@ func TestSettings(t *testing.T) {
 		{"a blank and quotes", nil, []string{"--hostname-override=a \"'b"}, config, "\ngiven: --hostname-override=a \"'b\n", restart, ""},
 		{"options in the environment", []string{"SLUICE_CLUSTER_CIDR=10.42.0.0/16", "SLUICE_HOSTNAME_OVERRIDE=a 'b"}, nil,
 			config, "\nSLUICE_CLUSTER_CIDR=10.42.0.0/16\nSLUICE_HOSTNAME_OVERRIDE=a 'b\n", restart, ""},
+		{"a line that looks like a variable", []string{"A=x\nSLUICE_CLUSTER_CIDR=\nINSTALL_SLUICE_X=y", "SLUICE_V=4"}, nil, config, "again.\nSLUICE_V=4\n", restart, ""},
 		{"an option without effect", nil, []string{"--idle"}, config, "\ngiven: --idle\n", restart, "[WARN]  --idle has no effect"},
 		{"not started", []string{"INSTALL_SLUICE_SKIP_START=true"}, nil, binary, "sluice v1", "systemctl enable sluice", `"sudo systemctl start sluice" starts it`},
 		{"not started in another word", []string{"INSTALL_SLUICE_SKIP_START=1"}, nil, binary, "sluice v1", "systemctl enable sluice", `"sudo systemctl start sluice" starts it`},

@@ -80,7 +80,7 @@ func newMachine(t *testing.T) *machine {
 // systemctl keeps one service. Its log is what it was asked to do.
 const systemctl = `
 cd ` + fakes + `
-unit=/etc/systemd/system/sluice.service
+for unit in /etc/systemd/system/sluice.service /usr/lib/systemd/system/sluice.service; do [ ! -e "$unit" ] || break; done
 alive() { [ -e pid ] && grep -q . "/proc/$(cat pid)/cmdline" 2>/dev/null; } # a zombie has no command line
 end() {
 	if alive; then

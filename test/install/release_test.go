@@ -26,7 +26,8 @@ agent)
 		--no-such-flag) echo "sluice: unknown flag $1" >&2; echo 'See "sluice agent --help".' >&2; exit 2 ;;
 		--idle) echo "sluice: $1 has no effect" >&2; given="$given $1" ;;
 		--write-config-to)
-			{ [ -z "$given" ] || echo "given:$given"; env | grep '^SLUICE_' | grep -v CONFIG | sort; } >>"$2"
+			{ [ -z "$given" ] || echo "given:$given"; env | grep '^SLUICE_' | grep -v CONFIG | sort |
+				while IFS= read -r line; do if eval "[ \${${line%%%%=*}+set} ]"; then echo "$line"; fi; done; } >>"$2"
 			exit 0
 			;;
 		--config) shift ;;

@@ -1,0 +1,196 @@
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	unit    = "/etc/systemd/system/sluice.service"
+	usrUnit = "/usr/lib/systemd/system/sluice.service"
+)
+
+// uninstall takes sluice away. Nothing of it must be left but directories that it was told of.
+func (m *machine) uninstall(binDir string) {
+	m.t.Helper()
+	if out, code := m.run("", append(slices.Clone(m.shell), binDir+"/sluice-uninstall.sh")...); code != 0 {
+		m.t.Errorf("uninstall: exit code %d\n%s", code, out)
+	}
+	left := slices.DeleteFunc(m.trace(), func(line string) bool { return strings.HasSuffix(line, " /opt/sluice") })
+	if len(left) > 0 {
+		m.t.Errorf("left by uninstall:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// Directories and options that are not given again stay.
+func TestDirectoriesStay(t *testing.T) {
+	for _, shell := range [][]string{{"/bin/sh"}, {"/bin/bash", "--posix"}, {"/bin/busybox", "ash"}} {
+		m, r := newMachine(t), newRelease(t)
+		m.shell = shell
+		r.put("", arch(), program("v1"))
+		m.env = []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system", "INSTALL_SLUICE_BIN_DIR=/opt/sluice"}
+		m.mustInstall(r, "--config", "/etc/a.yaml", "--v=4")
+		before := m.trace()
+		m.env = nil
+		r.put("", arch(), program("v2"))
+		m.mustInstall(r)
+		same(t, "files", before, m.trace())
+		same(t, "program", program("v2"), m.read("/opt/sluice/sluice"))
+		if text := m.read(usrUnit); !strings.Contains(text, "\nExecStart=/opt/sluice/sluice agent --config /etc/a.yaml\n") {
+			t.Errorf("%v: unit:\n%s", shell, text)
+		}
+		if text := m.read("/etc/a.yaml.d/90-install.yaml"); !strings.HasSuffix(text, "\ngiven: --v=4\n") {
+			t.Errorf("%v: options:\n%s", shell, text)
+		}
+		m.uninstall("/opt/sluice")
+	}
+}
+
+// What moves leaves nothing behind, keeps its options, and comes back if it does not start.
+func TestMove(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		env    []string
+		args   []string
+		binDir string
+		unit   string
+		start  string
+		config string
+	}{
+		{"program", []string{"INSTALL_SLUICE_BIN_DIR=/opt/sluice"}, nil, "/opt/sluice", unit, "/opt/sluice/sluice agent", config},
+		{"unit", []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system"}, nil, "/usr/local/bin", usrUnit, "/usr/local/bin/sluice agent", config},
+		{"configuration", nil, []string{"--config", "/etc/b.yaml"}, "/usr/local/bin", unit, "/usr/local/bin/sluice agent --config /etc/b.yaml", "/etc/b.yaml.d/90-install.yaml"},
+		{"all", []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system", "INSTALL_SLUICE_BIN_DIR=/opt/sluice", "SLUICE_CONFIG=/etc/b.yaml"}, nil,
+			"/opt/sluice", usrUnit, "/opt/sluice/sluice agent --config /etc/b.yaml", "/etc/b.yaml.d/90-install.yaml"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, r := newMachine(t), newRelease(t)
+			r.put("", arch(), program("v1"))
+			m.mustInstall(r, "--v=4")
+			before := m.files()
+			m.asked()
+
+			m.env = test.env
+			r.put("", arch(), broken("v2"))
+			if out, code := m.install(r, test.args...); code != 1 || !strings.Contains(out, "back in place") {
+				t.Errorf("exit code %d\n%s", code, out)
+			}
+			same(t, "files after a start that failed", before, m.files())
+			if m.agent() == "" {
+				t.Error("the earlier agent does not run")
+			}
+
+			r.put("", arch(), program("v3"))
+			m.asked()
+			m.mustInstall(r, test.args...)
+			if moved := slices.Contains(m.asked(), "systemctl reenable sluice"); moved != (test.unit == usrUnit) {
+				t.Errorf("links to the unit were made anew: %v", moved)
+			}
+			if text := m.read(test.unit); !strings.Contains(text, "\nExecStart="+test.start+"\n") {
+				t.Errorf("unit:\n%s", text)
+			}
+			if text := m.read(test.config); !strings.Contains(text, "\ngiven: --v=4\n") {
+				t.Errorf("options:\n%s", text)
+			}
+			m.env = nil
+			m.uninstall(test.binDir)
+		})
+	}
+}
+
+// A second unit that an installer left, and another's unit, which stays.
+func TestTwoUnits(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	r.put("", arch(), program("v1"))
+	m.env = []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system", "INSTALL_SLUICE_BIN_DIR=/opt/sluice"}
+	m.mustInstall(r)
+	m.write(unit, strings.Replace(m.read(usrUnit), "/opt/sluice", "/usr/local/bin", 1), 0o644)
+	m.env = nil
+	m.mustInstall(r)
+	m.uninstall("/usr/local/bin")
+
+	m.write(usrUnit, "[Service]\nExecStart=/usr/bin/sluice agent\n", 0o644)
+	m.settle()
+	m.mustInstall(r)
+	m.uninstall("/usr/local/bin")
+}
+
+// Options that an earlier installer kept in the service's arguments and environment go into the configuration, where those
+// that are given now win. What it did not write stays, with a warning if it wins over what is given.
+func TestOlderLayout(t *testing.T) {
+	const env = unit + ".env"
+	for _, test := range []struct {
+		name  string
+		text  string
+		env   []string
+		args  []string
+		left  string
+		given string
+		warns bool
+	}{
+		{"its own", "SLUICE_CLUSTER_CIDR='10.1.0.0/16'\nSLUICE_HOSTNAME_OVERRIDE='a \"b\\'\n", []string{"SLUICE_CLUSTER_CIDR=10.2.0.0/16"}, nil, "",
+			"given: --v 3\nSLUICE_CLUSTER_CIDR=10.1.0.0/16\nSLUICE_HOSTNAME_OVERRIDE=a \"b\\\nSLUICE_CLUSTER_CIDR=10.2.0.0/16\n", false},
+		{"only arguments", "", []string{"SLUICE_V=4"}, nil, "", "given: --v 3\nSLUICE_V=4\n", false},
+		{"with the user's", "# mine\nGODEBUG=x=1\nSLUICE_V='1'\n", nil, []string{"--v=5"}, "# mine\nGODEBUG=x=1\n", "given: --v 3\nSLUICE_V=1\ngiven: --v=5\n", false},
+		{"the user's wins", "SLUICE_PROXY_MODE=nftables\n", nil, []string{"--proxy-mode=iptables"}, "SLUICE_PROXY_MODE=nftables\n", "given: --v 3\ngiven: --proxy-mode=iptables\n", true},
+		{"forgotten", "SLUICE_V='1'\n", []string{"INSTALL_SLUICE_EXEC="}, nil, "", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, r := newMachine(t), newRelease(t)
+			r.put("", arch(), program("v1"))
+			m.mustInstall(r)
+			m.write(unit, strings.Replace(m.read(unit), "sluice agent\n", "sluice agent --v 3\n", 1), 0o644)
+			const script = "/usr/local/bin/sluice-uninstall.sh"
+			m.write(script, strings.Replace(m.read(script), "INSTALL_CONFIG=", "ANOTHER=", 1), 0o755)
+			if test.text != "" {
+				m.write(env, test.text, 0o600)
+			}
+			m.env = test.env
+			out := m.mustInstall(r, test.args...)
+			if warns := strings.Contains(out, "[WARN]  "+env+" sets SLUICE_PROXY_MODE, and wins"); warns != test.warns {
+				t.Errorf("a warning: %v, want %v:\n%s", warns, test.warns, out)
+			}
+			if test.left == "" && m.exists(env) {
+				t.Errorf("%s is left: %q", env, m.read(env))
+			} else if test.left != "" {
+				same(t, env, test.left, m.read(env))
+			}
+			if test.given != "" {
+				same(t, "options", test.given, strings.SplitAfterN(m.read(config), "\n", 2)[1])
+			} else if m.exists(config) {
+				t.Errorf("options: %q", m.read(config))
+			}
+			m.env = nil
+			pid := m.agent()
+			m.mustInstall(r)
+			if m.agent() != pid {
+				t.Error("a second run changed something")
+			}
+			m.uninstall("/usr/local/bin")
+		})
+	}
+}
+
+// A file that the user made stays, under an installer of today.
+func TestOwnEnvironment(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	r.put("", arch(), program("v1"))
+	m.mustInstall(r)
+	m.write(unit+".env", "SLUICE_V='1'\n", 0o640)
+	m.env = []string{"SLUICE_LOG_LEVEL=debug"}
+	if out := m.mustInstall(r); strings.Contains(out, "[WARN]") {
+		t.Errorf("a warning for nothing:\n%s", out)
+	}
+	if out := m.mustInstall(r, "--v", "2"); !strings.Contains(out, unit+".env sets SLUICE_V, and wins") {
+		t.Errorf("no warning:\n%s", out)
+	}
+	same(t, "file", "SLUICE_V='1'\n", m.read(unit+".env"))
+
+	// It goes with the unit.
+	m.env = []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system"}
+	m.mustInstall(r)
+	same(t, "file beside the unit", "SLUICE_V='1'\n", m.read(usrUnit+".env"))
+	m.env = nil
+	m.uninstall("/usr/local/bin")
+}
