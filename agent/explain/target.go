@@ -21,15 +21,12 @@ type destination struct {
 func (d *destination) route() *proxy.Route { return d.view.State.Route(d.frontends[0]) }
 
 // protocols are what a Question may name, in the order of their answers.
-var protocols = []struct {
-	name   string
-	number proxy.Protocol
-}{{"tcp", proxy.TCP}, {"udp", proxy.UDP}, {"sctp", proxy.SCTP}}
+var protocols = [...]proxy.Protocol{proxy.TCP, proxy.UDP, proxy.SCTP}
 
 func parseProtocol(s string) (proxy.Protocol, error) {
 	for _, p := range protocols {
-		if p.name == strings.ToLower(s) {
-			return p.number, nil
+		if strings.EqualFold(p.String(), s) {
+			return p, nil
 		}
 	}
 	if s == "" {
@@ -99,8 +96,8 @@ func atAddress(views []View, to netip.AddrPort, protocol proxy.Protocol) ([]dest
 	}
 	var all []destination
 	for _, p := range protocols {
-		f := proxy.Frontend{Addr: to.Addr(), Port: to.Port(), Protocol: p.number}
-		if p.number == protocol || protocol == 0 && views[i].State.Route(f) != nil {
+		f := proxy.Frontend{Addr: to.Addr(), Port: to.Port(), Protocol: p}
+		if p == protocol || protocol == 0 && views[i].State.Route(f) != nil {
 			all = append(all, destination{&views[i], []proxy.Frontend{f}})
 		}
 	}

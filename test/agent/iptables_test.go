@@ -44,6 +44,23 @@ func (c *cluster) variant(name string) {
 	})
 }
 
+// hanging makes the programs whose names match a pattern of expr hang, with a child that holds the pipes, from hang to work.
+func (c *cluster) hanging(pattern string) (hang, work func()) {
+	c.T.Helper()
+	file := filepath.Join(c.Dir, "hang")
+	c.programs(func(name string) string {
+		return fmt.Sprintf("if test -e %s && expr %s : '%s' >/dev/null; then sleep 100; fi; exec %s \"$@\"", file, name, pattern,
+			strings.Replace(name, "tables", "tables-nft", 1))
+	})
+	must := func(err error) {
+		c.T.Helper()
+		if err != nil {
+			c.T.Fatal(err)
+		}
+	}
+	return func() { must(os.WriteFile(file, nil, 0o600)) }, func() { must(os.Remove(file)) }
+}
+
 // TestChangeVariant goes from one variant of iptables to the other and back.
 func TestChangeVariant(t *testing.T) {
 	t.Parallel()
@@ -82,17 +99,10 @@ func TestHangingIPTables(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.Args = append(c.Args, "--proxy-mode", "iptables")
-	hang := filepath.Join(c.Dir, "hang")
-	c.programs(func(name string) string {
-		// Its child holds the pipes.
-		return fmt.Sprintf("if test -e %s && expr %s : '.*restore' >/dev/null; then sleep 100; fi; exec %s \"$@\"", hang, name,
-			strings.Replace(name, "tables", "tables-nft", 1))
-	})
+	hang, work := c.hanging(".*restore")
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
 	c.Run()
-	if err := os.WriteFile(hang, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	hang()
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
 	time.Sleep(time.Second)
 	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
@@ -101,9 +111,7 @@ func TestHangingIPTables(t *testing.T) {
 		t.Errorf("ended with %d after %v", code, time.Since(start))
 	}
 	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080")
-	if err := os.Remove(hang); err != nil {
-		t.Fatal(err)
-	}
+	work()
 	c.Run()
 	c.Reach(0, "pod1 tcp vip1:80", "pod3:8080")
 }
@@ -237,16 +245,10 @@ func TestOneFamilyHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.Args = append(c.Args, "--proxy-mode", "iptables")
-	hang := filepath.Join(c.Dir, "hang")
-	c.programs(func(name string) string {
-		return fmt.Sprintf("if test -e %s && expr %s : 'ip6.*restore' >/dev/null; then sleep 1000; fi; exec %s \"$@\"", hang, name,
-			strings.Replace(name, "tables", "tables-nft", 1))
-	})
+	hang, _ := c.hanging("ip6.*restore")
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod2"))
 	c.Run()
-	if err := os.WriteFile(hang, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	hang()
 	c.write("web.yaml", service("web", "vip1", ports), endpoints("web", "pod3"))
 	c.AwaitLog(3*rig.Patience, "not written", "IPv6", "it was killed after")
 	for _, pod := range []string{"pod1", "pod3"} {
