@@ -31,7 +31,13 @@ func (d *Delta) Empty() bool {
 // Stats says what a write did, in the writer's own unit (elements for nftables).
 type Stats struct {
 	Added, Removed, Unchanged int
+	// Found is what Reconcile found in the kernel that was not as it should be, MaxFound of it at most. Where nothing
+	// of ours was there, as before the first write, it is empty.
+	Found []Difference
 }
+
+// MaxFound bounds Stats.Found.
+const MaxFound = 20
 
 // Writer brings the desired state of one family into a kernel. Its methods are
 // called from one goroutine.

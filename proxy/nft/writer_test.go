@@ -155,7 +155,7 @@ func TestReconcileIsIdempotentAndAdopts(t *testing.T) {
 		}
 		want := listing(t, n)
 		none := proxy.Stats{Unchanged: first.Added}
-		if got := reconcile(t, w, s); got != none {
+		if got := reconcile(t, w, s); !cmp.Equal(got, none) {
 			t.Errorf("second reconcile: %+v, want %+v", got, none)
 		}
 		w.Close()
@@ -164,7 +164,7 @@ func TestReconcileIsIdempotentAndAdopts(t *testing.T) {
 		if pool, local := w.Slots(p.Frontends[2].Frontend); len(pool) != 3 || len(local) != 1 {
 			t.Errorf("slots read back: %v, %v; want 3 and 1", pool, local)
 		}
-		if got := reconcile(t, w, s); got != none {
+		if got := reconcile(t, w, s); !cmp.Equal(got, none) {
 			t.Errorf("reconcile of a new writer: %+v, want %+v", got, none)
 		}
 		if diff := cmp.Diff(want, listing(t, n)); diff != "" {
