@@ -64,6 +64,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	l.openMetrics()
+	l.openRates()
 
 	// Everything below ends with ctx, and Run waits for it.
 	ctx, cancel := context.WithCancel(ctx)

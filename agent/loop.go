@@ -45,6 +45,7 @@ type loop struct {
 	tracker   *health.Tracker
 	metrics   *metrics.Recorder
 	notifier  *notify.Notifier
+	rates     rates
 
 	lastWrite time.Time
 	// release is when the memory is given back that a list of everything needed; zero if it was.

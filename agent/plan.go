@@ -98,6 +98,7 @@ func (l *loop) planService(s stored) {
 	}
 	now := time.Now()
 	name := proxy.ServiceName(s.name)
+	delete(l.rates.endpoints, name)
 	for _, p := range l.proxiers {
 		var plan *proxy.ServicePlan
 		if s.svc != nil {

@@ -119,20 +119,24 @@ func (l *loop) conflicts() (list []proxy.Conflict) {
 
 // Services implements status.Provider.
 func (l *loop) Services(ctx context.Context) (list []status.Service, err error) {
-	err = l.do(ctx, func() {
-		conflicts := l.conflicts()
-		lost, notServed := status.NewLost(conflicts), map[proxy.ServiceName][]string{}
-		for _, c := range conflicts {
-			notServed[c.Loser.ServiceName] = append(notServed[c.Loser.ServiceName], c.String())
-		}
-		for _, s := range l.served() {
-			endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, lost, s.plans...)
-			row := status.NewService(s.service, endpoints, s.plans...)
-			row.NotServed = append(row.NotServed, notServed[s.plans[0].Name]...)
-			list = append(list, row)
-		}
-	})
+	err = l.do(ctx, func() { list = l.describe(l.served()) })
 	return list, err
+}
+
+// describe makes a line for each Service.
+func (l *loop) describe(services []servedService) (list []status.Service) {
+	conflicts := l.conflicts()
+	lost, notServed := status.NewLost(conflicts), map[proxy.ServiceName][]string{}
+	for _, c := range conflicts {
+		notServed[c.Loser.ServiceName] = append(notServed[c.Loser.ServiceName], c.String())
+	}
+	for _, s := range services {
+		endpoints := status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, lost, s.plans...)
+		row := status.NewService(s.service, endpoints, s.plans...)
+		row.NotServed = append(row.NotServed, notServed[s.plans[0].Name]...)
+		list = append(list, row)
+	}
+	return list
 }
 
 // Endpoints implements status.Provider.

@@ -50,6 +50,12 @@ func (p provider) Endpoints(context.Context) ([]status.Endpoint, error) {
 	return []status.Endpoint{{Namespace: "shop", Service: "web", Address: netip.MustParseAddrPort("10.42.0.1:80")}}, p.err
 }
 
+func (p provider) Counts(context.Context) (status.Counts, error) {
+	return status.Counts{At: time.Now(), Node: "pi", Mode: "nftables", Items: []status.ServiceCounts{
+		{Namespace: "default", Name: "kubernetes"}, {Namespace: "shop", Name: "web", Connections: 3},
+	}}, p.err
+}
+
 func (p provider) Explain(_ context.Context, q status.Question) ([]status.Path, error) {
 	if q.Target == "nonsense" {
 		return nil, &status.QuestionError{Text: "that is nonsense"}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/agent/counters"
 	"sluice/proxy"
 	"sluice/proxy/nft"
 )
@@ -123,10 +124,7 @@ func (c *connections) count(n nft.Counter, begun bool, now time.Time) {
 			was.packets = n.Packets
 		}
 	}
-	if n.Packets < was.packets { // counted anew
-		was.packets = 0
-	}
-	was.of.total += n.Packets - was.packets
+	was.of.total += counters.Since(was.packets, n.Packets)
 	was.of.seen = now
 	c.frontends[n.Frontend] = counted{n.Packets, was.of}
 }

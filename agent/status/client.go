@@ -69,6 +69,12 @@ func (c Client) Endpoints(ctx context.Context) ([]Endpoint, error) {
 	return l.Items, err
 }
 
+// Counts asks what the kernel counted for each Service.
+func (c Client) Counts(ctx context.Context) (counts Counts, err error) {
+	err = c.get(ctx, pathCounts, &counts)
+	return counts, err
+}
+
 // Explain asks what becomes of connections. A question that cannot be answered is a *QuestionError.
 func (c Client) Explain(ctx context.Context, q Question) ([]Path, error) {
 	var l List[Path]

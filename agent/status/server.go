@@ -15,6 +15,7 @@ const (
 	pathStatus    = "/status"
 	pathServices  = "/services"
 	pathEndpoints = "/endpoints"
+	pathCounts    = "/counts"
 	pathExplain   = "/explain" // with the parameters of a Question
 )
 
@@ -31,6 +32,7 @@ func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) er
 		items, err := p.Endpoints(ctx)
 		return List[Endpoint]{nonNil(items)}, err
 	}))
+	mux.HandleFunc("GET "+pathCounts, answer(log, p.Counts))
 	mux.HandleFunc("GET "+pathExplain, func(w http.ResponseWriter, r *http.Request) {
 		get := r.URL.Query().Get
 		answer(log, func(ctx context.Context) (List[Path], error) {

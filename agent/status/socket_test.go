@@ -30,12 +30,14 @@ type provider struct {
 	status    Status
 	services  []Service
 	endpoints []Endpoint
+	counts    Counts
 	err       error
 }
 
 func (p *provider) Status(context.Context) (Status, error)        { return p.status, p.err }
 func (p *provider) Services(context.Context) ([]Service, error)   { return p.services, p.err }
 func (p *provider) Endpoints(context.Context) ([]Endpoint, error) { return p.endpoints, p.err }
+func (p *provider) Counts(context.Context) (Counts, error)        { return p.counts, p.err }
 func (p *provider) Explain(_ context.Context, q Question) ([]Path, error) {
 	if q.Target == "" {
 		return nil, &QuestionError{"no target"}
@@ -78,6 +80,9 @@ func TestClientGetsWhatProviderGives(t *testing.T) {
 		},
 		services:  []Service{{Name: "web", Ports: []ServicePort{{Port: 80, Protocol: "TCP"}}}},
 		endpoints: []Endpoint{{Service: "web", Address: netip.MustParseAddrPort("[fd00::1]:80"), Used: UsedPartly}},
+		counts: Counts{At: since, Node: "n", Mode: "nftables", Items: []ServiceCounts{
+			{Namespace: "shop", Name: "web", Connections: 1 << 60, FirstPacketBytes: 2, Endpoints: []ReadyCount{{Family: proxy.IPv6, Ready: 1, Total: 2}}},
+		}},
 	}
 	client := serve(t, want)
 	status, err := client.Status(t.Context())
@@ -91,6 +96,10 @@ func TestClientGetsWhatProviderGives(t *testing.T) {
 	endpoints, err := client.Endpoints(t.Context())
 	if diff := cmp.Diff(want.endpoints, endpoints, compareAddrs); diff != "" || err != nil {
 		t.Errorf("Endpoints: error %v (-want +got):\n%s", err, diff)
+	}
+	counts, err := client.Counts(t.Context())
+	if diff := cmp.Diff(want.counts, counts); diff != "" || err != nil {
+		t.Errorf("Counts: error %v (-want +got):\n%s", err, diff)
 	}
 }
 

@@ -61,12 +61,18 @@ func (s *Service) ports() string {
 
 // endpoints is "used/total", once if all families agree, else for each family.
 func (s *Service) endpoints() string {
-	if len(s.Endpoints) == 0 {
+	return perFamily(s.Endpoints, func(c *EndpointCount) (int, int) { return c.Used, c.Total })
+}
+
+// perFamily writes "part/whole", once if all families agree, else for each.
+func perFamily[T any](families []T, count func(*T) (part, whole int)) string {
+	if len(families) == 0 {
 		return none
 	}
 	var cells []string
-	for _, e := range s.Endpoints {
-		cells = append(cells, fmt.Sprintf("%d/%d", e.Used, e.Total))
+	for i := range families {
+		part, whole := count(&families[i])
+		cells = append(cells, fmt.Sprintf("%d/%d", part, whole))
 	}
 	for _, c := range cells {
 		if c != cells[0] {

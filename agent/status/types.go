@@ -23,6 +23,8 @@ type Provider interface {
 	Services(ctx context.Context) ([]Service, error)
 	// Endpoints lists the endpoints of these Services, by Service, port and address.
 	Endpoints(ctx context.Context) ([]Endpoint, error)
+	// Counts says what the kernel counted for each Service.
+	Counts(ctx context.Context) (Counts, error)
 	// Explain says what becomes of connections. A *QuestionError is about the question.
 	Explain(ctx context.Context, q Question) ([]Path, error)
 }
