@@ -22,7 +22,7 @@ import (
 )
 
 func commands() []*cli.Command {
-	return []*cli.Command{Agent(), Status(), Get(), Explain(), Check(), Cleanup(), Version(), Completion()}
+	return []*cli.Command{Agent(), Status(), Get(), Explain(), Top(), Check(), Cleanup(), Version(), Completion()}
 }
 
 // sluice runs a command as a shell would.
@@ -120,6 +120,15 @@ func TestExitCodes(t *testing.T) {
 		{"explain web --socket " + none, 3, "no sluice agent is running"},
 		{"explain --socket " + healthy, 2, "say what to explain"},
 		{"explain a b --socket " + healthy, 2, `"b"`},
+
+		{"top --socket " + healthy + " --count 1 --sort name -n shop", 0, ""},
+		{"top --socket " + broken, 1, "out of order"},
+		{"top --socket " + none, 3, "no sluice agent is running"},
+		{"top web", 2, `"web"`},
+		{"top --sort size", 2, "rate, total, name, endpoints, bytes"},
+		{"top --interval 1", 2, `--interval "1" is not a time of 1s or more`},
+		{"top --interval 10ms", 2, "1s or more"},
+		{"top --count 0", 2, `--count "0"`},
 
 		{"agnet", 2, `unknown command "agnet"; did you mean agent?`},
 		{"nothing-like-it", 2, "unknown command \"nothing-like-it\"\n"},
@@ -225,7 +234,7 @@ func TestDocuments(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	socket := serve(t, provider{})
 	for words, want := range map[string]string{ // _ is an empty word that is being typed
-		"_":                                 "agent check cleanup completion explain get help status version",
+		"_":                                 "agent check cleanup completion explain get help status top version",
 		"c":                                 "check cleanup completion",
 		"--v":                               "--version",
 		"help ge":                           "get",
@@ -249,6 +258,7 @@ func TestCompletion(t *testing.T) {
 		"agent --masquerade-all _":     "",
 		"status -":                     "--config --help --output --socket -o",
 		"completion _":                 "bash zsh fish",
+		"top --sort _":                 "rate total name endpoints bytes",
 		"completion bash _":            "",
 	} {
 		args := append(strings.Fields(words), completionFlag)

@@ -15,9 +15,12 @@ func outputFlag(usage string, values ...string) *flag {
 }
 
 // checkOutput refuses an output format that the flag does not have; none is always allowed.
-func checkOutput(output *flag) error {
-	if o := output.last(); o != "" && !slices.Contains(output.values, o) {
-		return usageError(fmt.Errorf("--output %q is not one of %s", o, strings.Join(output.values, ", ")))
+func checkOutput(output *flag) error { return checkValue(output) }
+
+// checkValue refuses a value that is not one of the flag's; none is always allowed.
+func checkValue(f *flag) error {
+	if v := f.last(); v != "" && !slices.Contains(f.values, v) {
+		return usageError(fmt.Errorf("--%s %q is not one of %s", f.name, v, strings.Join(f.values, ", ")))
 	}
 	return nil
 }
