@@ -58,22 +58,22 @@ func Live(ctx context.Context, keys, out *os.File, o Options) error {
 		return err
 	}
 	l.take(reading{counts: first})
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
+	defer signal.Stop(signals)
 	defer l.terminal.giveBack()
 	if err := l.terminal.take(); err != nil {
 		return err
 	}
-	return l.run(ctx)
+	return l.run(ctx, signals)
 }
 
 // run turns until the end.
-func (l *live) run(ctx context.Context) error {
+func (l *live) run(ctx context.Context, signals <-chan os.Signal) error {
 	typed := make(chan []byte)
 	if l.terminal.keys != nil {
 		go l.listen(ctx, typed)
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT)
-	defer signal.Stop(signals)
 	ticks := time.NewTicker(l.Interval)
 	defer ticks.Stop()
 	answers := make(chan reading, 1)
@@ -99,7 +99,7 @@ func (l *live) run(ctx context.Context) error {
 			}
 			l.press(string(keys))
 		case s := <-signals:
-			if err := l.signal(s); err != nil {
+			if err := l.signal(ctx, s, signals); err != nil {
 				return err
 			}
 		}
@@ -142,15 +142,22 @@ func (l *live) take(r reading) {
 }
 
 // signal handles the signals that end nothing.
-func (l *live) signal(s os.Signal) error {
-	switch s {
-	case syscall.SIGTSTP:
+func (l *live) signal(ctx context.Context, s os.Signal, signals <-chan os.Signal) error {
+	if s == syscall.SIGTSTP {
 		l.terminal.giveBack()
-		if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil { // goes on here after SIGCONT
+		if err := unix.Kill(unix.Getpid(), unix.SIGSTOP); err != nil {
 			return fmt.Errorf("stop: %w", err)
 		}
-	case syscall.SIGCONT: // a shell may have used the terminal since
-		l.terminal.giveBack()
+		for s != syscall.SIGCONT { // Kill returns before all threads have stopped
+			select {
+			case s = <-signals:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	if s == syscall.SIGCONT {
+		l.terminal.giveBack() // after SIGSTOP a shell has used the terminal
 	}
 	l.screen.forget()
 	return l.terminal.take()

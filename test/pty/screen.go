@@ -120,6 +120,11 @@ func (s *screen) sequence(parameters string, final byte) (known bool) {
 		on := final == 'h'
 		switch parameters {
 		case "?1049":
+			if on && !s.modes["1049"] {
+				for _, l := range s.other {
+					copy(l, bytes.Repeat([]byte{' '}, s.width))
+				}
+			}
 			s.modes["1049"] = on
 		case "?25":
 			s.modes["hidden"] = !on
