@@ -34,14 +34,15 @@ type Table struct {
 	rows   []row
 }
 
+// A row keeps numbers: only those that are shown become text.
 type row struct {
-	name                          string
-	rate                          float64 // below 0: not known
-	total, bytes                  uint64
-	ready, endpoints              int
-	rateText, totalText, sizeText string
-	readyText                     string
+	of               *status.ServiceCounts
+	counted          bool
+	rate             float64 // below 0: not known
+	ready, endpoints int
 }
+
+func (r *row) name() string { return printable(r.of.Namespace + "/" + r.of.Name) }
 
 // unknown stands in the place of a number.
 const unknown = "-"
@@ -54,22 +55,19 @@ func NewTable(earlier, later status.Counts, namespace string) *Table {
 		t.over = strconv.FormatFloat(rates.Over.Seconds(), 'f', 1, 64) + "s"
 	}
 	sum, known := 0.0, false
+	t.rows = make([]row, 0, len(later.Items))
 	for i := range later.Items {
 		s := &later.Items[i]
 		if namespace != "" && s.Namespace != namespace {
 			continue
 		}
-		r := row{name: printable(s.Namespace + "/" + s.Name), rate: -1, total: s.Connections, bytes: s.FirstPacketBytes,
-			rateText: unknown, totalText: unknown, sizeText: unknown, readyText: s.Ready()}
+		r := row{of: s, counted: !later.At.IsZero(), rate: -1}
 		for _, c := range s.Endpoints {
 			r.ready, r.endpoints = r.ready+c.Ready, r.endpoints+c.Total
 		}
 		if rate, ok := rates.Of(s); ok {
 			sum, known = sum+rate, true
-			r.rate, r.rateText = rate, number(rate)
-		}
-		if !later.At.IsZero() {
-			r.totalText, r.sizeText = strconv.FormatUint(s.Connections, 10), size(s.FirstPacketBytes)
+			r.rate = rate
 		}
 		t.rows = append(t.rows, r)
 	}
@@ -85,16 +83,37 @@ func (t *Table) sort(by Key) {
 		order := 0
 		switch by {
 		case ByTotal:
-			order = cmp.Compare(b.total, a.total)
+			order = cmp.Compare(b.of.Connections, a.of.Connections)
 		case ByBytes:
-			order = cmp.Compare(b.bytes, a.bytes)
+			order = cmp.Compare(b.of.FirstPacketBytes, a.of.FirstPacketBytes)
 		case ByEndpoints:
 			order = cmp.Or(cmp.Compare(a.ready, b.ready), cmp.Compare(b.endpoints, a.endpoints))
 		case ByRate:
-			order = cmp.Or(cmp.Compare(b.rate, a.rate), cmp.Compare(b.total, a.total))
+			order = cmp.Or(cmp.Compare(b.rate, a.rate), cmp.Compare(b.of.Connections, a.of.Connections))
 		}
-		return cmp.Or(order, cmp.Compare(a.name, b.name))
+		return cmp.Or(order, cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Name, b.of.Name))
 	})
+}
+
+func (r *row) rateText() string {
+	if r.rate < 0 {
+		return unknown
+	}
+	return number(r.rate)
+}
+
+func (r *row) total() string {
+	if !r.counted {
+		return unknown
+	}
+	return strconv.FormatUint(r.of.Connections, 10)
+}
+
+func (r *row) bytes() string {
+	if !r.counted {
+		return unknown
+	}
+	return size(r.of.FirstPacketBytes)
 }
 
 // number is a rate: one digit behind the point while that says something.
@@ -144,10 +163,10 @@ type column struct {
 }
 
 var columns = []column{
-	{"NEW/S", ByRate, 8, func(r *row) string { return r.rateText }},
-	{"TOTAL", ByTotal, 11, func(r *row) string { return r.totalText }},
-	{"ENDPOINTS", ByEndpoints, 11, func(r *row) string { return r.readyText }},
-	{"1ST-BYTES", ByBytes, 11, func(r *row) string { return r.sizeText }},
+	{"NEW/S", ByRate, 8, (*row).rateText},
+	{"TOTAL", ByTotal, 11, (*row).total},
+	{"ENDPOINTS", ByEndpoints, 11, func(r *row) string { return r.of.Ready() }},
+	{"1ST-BYTES", ByBytes, 11, (*row).bytes},
 }
 
 // dropped are the columns that a narrow terminal has no room for, the first to go first.
@@ -192,7 +211,7 @@ func lines(rows []row, width int) []string {
 	}
 	write("SERVICE", func(c *column) string { return c.head })
 	for i := range rows {
-		write(rows[i].name, func(c *column) string { return c.cell(&rows[i]) })
+		write(rows[i].name(), func(c *column) string { return c.cell(&rows[i]) })
 	}
 	return out
 }
@@ -210,7 +229,7 @@ func (t *Table) Text(by Key) string {
 	t.sort(by)
 	width := len("SERVICE")
 	for i := range t.rows {
-		width = max(width, len(t.rows[i].name))
+		width = max(width, len(t.rows[i].name()))
 	}
 	for _, c := range columns {
 		width += c.width

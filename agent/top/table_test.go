@@ -107,7 +107,7 @@ func TestWidths(t *testing.T) {
 			t.Errorf("width %d:\n%q, want\n%q", width, got, want)
 		}
 	}
-	long := []row{{name: "a-namespace/" + strings.Repeat("x", 60), rateText: "123456789"}}
+	long := []row{{of: &status.ServiceCounts{Namespace: "a-namespace", Name: strings.Repeat("x", 60)}, rate: 123456789}}
 	if got := lines(long, 30)[1]; got != "a-namespace/xxxxxxxxx~ 123456~" {
 		t.Errorf("%q", got)
 	}

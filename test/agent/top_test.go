@@ -155,3 +155,43 @@ func TestTopInIPTables(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
+
+// TestTopCost measures what a live table of 1,000 Services costs. The limits are far off, as other tests run beside it.
+func TestTopCost(t *testing.T) {
+	c := newCluster(t)
+	var all strings.Builder
+	const services, looks = 1000, 10
+	for i := range services {
+		fmt.Fprintf(&all, `---
+apiVersion: v1
+kind: Service
+metadata: {name: web-%d}
+spec: {clusterIP: 10.96.%d.%d, ports: [{name: t, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-%[1]d-1, labels: {kubernetes.io/service-name: web-%[1]d}}
+addressType: IPv4
+ports: [{name: t, port: 8080}]
+endpoints: [{addresses: [10.244.0.1]}, {addresses: [10.244.0.2]}, {addresses: [10.244.0.3]}]
+`, i, 1+i/200, 1+i%200)
+	}
+	c.write("all.yaml", all.String())
+	c.Run()
+	before := c.Memory("RssAnon")
+	p := pty.New(t, 80, 24)
+	cmd := c.top(p)
+	p.Await(rig.Patience, "the table", func(text string) bool { return strings.Contains(text, "1000 Services, 0 new") })
+	written, cpu := p.Written(), c.CPU()
+	time.Sleep(looks * time.Second)
+	cpu, written = c.CPU()-cpu, p.Written()-written
+	memory := c.Memory("RssAnon")
+	p.Type("q")
+	ends(t, cmd, 0)
+	own := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	t.Logf("each second: agent %v, sluice top %v, %d bytes to the terminal; memory of the agent %.2f MB, before %.2f MB",
+		cpu/looks, own/looks, written/looks, float64(memory)/1e6, float64(before)/1e6)
+	if cpu > looks*100*time.Millisecond || own > looks*100*time.Millisecond || written > looks*100 {
+		t.Error("that is too much")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"sluice/test/procfs"
 )
@@ -36,4 +37,14 @@ func (p *Process) count(dir string) int {
 		p.T.Fatal(err)
 	}
 	return len(list)
+}
+
+// CPU is how much time of a processor the agent has taken.
+func (p *Process) CPU() time.Duration {
+	p.T.Helper()
+	cpu, err := procfs.CPU(p.Cmd.Process.Pid)
+	if err != nil {
+		p.T.Fatal(err)
+	}
+	return cpu
 }
