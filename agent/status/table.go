@@ -30,7 +30,7 @@ func WriteServices(w io.Writer, services []Service, wide bool, now time.Time) er
 		if !s.Created.IsZero() {
 			created = age(s.Created, now)
 		}
-		row := []string{s.Namespace, s.Name, s.Type, cell(clusterIPs), cell(s.ExternalIPs), s.ports(), s.endpoints(), created}
+		row := []string{s.Namespace, s.Name, s.Type, cell(clusterIPs), cell(s.ExternalIPs), s.PortList(), s.endpoints(), created}
 		if wide {
 			affinity := none
 			if s.AffinitySeconds > 0 {
@@ -43,8 +43,8 @@ func WriteServices(w io.Writer, services []Service, wide bool, now time.Time) er
 	return t.write(w)
 }
 
-// ports is kubectl's form: 80/TCP,443:30443/TCP.
-func (s *Service) ports() string {
+// PortList is kubectl's form: 80/TCP,443:30443/TCP.
+func (s *Service) PortList() string {
 	var b strings.Builder
 	for i, p := range s.Ports {
 		if i > 0 {

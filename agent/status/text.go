@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// maxLines is how many lines a list has on a terminal. One Service with tens of thousands of ports can make as many.
+// maxLines is how many lines a list has for people. One Service with tens of thousands of ports can make as many.
 const maxLines = 50
 
 // unknown stands for what follows from objects that no one has told yet.
@@ -21,20 +21,24 @@ const unknown = "not known yet"
 // waiting is true while neither the source nor a cache has told the objects.
 func (s *Status) waiting() bool { return !s.Synced && !s.Cache.Serving }
 
-// Write writes the status for people, as of now.
-func (s *Status) Write(w io.Writer, now time.Time) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+// Headline says in one line whether the agent is healthy, and which one it is.
+func (s *Status) Headline(now time.Time) string {
 	state := "healthy"
 	if !s.Healthy {
 		state = "not healthy"
 	}
-	line := func(key, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t%s\n", key, fmt.Sprintf(format, args...)) // Flush reports the error
-	}
-	line("sluice", "%s, version %s, pid %d, up %s", state, s.Version, s.PID, age(s.Started, now))
-	for _, r := range s.Reasons {
-		line("", "%s", r)
-	}
+	return fmt.Sprintf("%s, version %s, pid %d, up %s", state, s.Version, s.PID, age(s.Started, now))
+}
+
+// Fact is something of the status in a few words.
+type Fact struct {
+	// Key names it; empty for what belongs to the fact before.
+	Key, Text string
+}
+
+// Facts are those that every status has.
+func (s *Status) Facts(now time.Time) (facts []Fact) {
+	line := func(key, format string, args ...any) { facts = append(facts, Fact{key, fmt.Sprintf(format, args...)}) }
 	line("mode", "%s", s.Mode)
 	known := ""
 	switch {
@@ -77,26 +81,59 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 			line("", "next try in %s", duration(max(0, f.RetryAt.Sub(now))))
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	return facts
+}
+
+// Section is a list that a status can have.
+type Section struct {
+	Title string
+	Lines []string
+}
+
+// Sections are the lists that are not empty, without what a terminal cannot show.
+func (s *Status) Sections(now time.Time) (all []Section) {
 	section := func(title string, lines []string) {
-		if len(lines) > 0 {
-			fmt.Fprintf(t, "\n%s\n", title)
-			for _, l := range lines[:min(len(lines), maxLines)] {
-				fmt.Fprintf(t, "  %s\n", printable(l))
-			}
-			if more := len(lines) - maxLines; more > 0 {
-				fmt.Fprintf(t, "  and %d more, see sluice status -o json\n", more)
-			}
+		if len(lines) == 0 {
+			return
 		}
+		shown := make([]string, 0, min(len(lines), maxLines+1))
+		for _, l := range lines[:min(len(lines), maxLines)] {
+			shown = append(shown, printable(l))
+		}
+		if more := len(lines) - maxLines; more > 0 {
+			shown = append(shown, fmt.Sprintf("and %d more, see sluice status -o json", more))
+		}
+		all = append(all, Section{title, shown})
 	}
 	var problems []string
 	for _, p := range s.Problems {
 		problems = append(problems, fmt.Sprintf("%s: %s (for %s)", p.Where, p.Reason, age(p.Since, now)))
 	}
-	section("Problems:", problems)
-	section("Not served:", s.Conflicts)
+	section("Problems", problems)
+	section("Not served", s.Conflicts)
+	return all
+}
+
+// Write writes the status for people, as of now.
+func (s *Status) Write(w io.Writer, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	line := func(key, text string) { fmt.Fprintf(t, "%s\t%s\n", key, text) } // Flush reports the error
+	line("sluice", s.Headline(now))
+	for _, r := range s.Reasons {
+		line("", r)
+	}
+	for _, f := range s.Facts(now) {
+		line(f.Key, f.Text)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, section := range s.Sections(now) {
+		fmt.Fprintf(t, "\n%s:\n", section.Title)
+		for _, l := range section.Lines {
+			fmt.Fprintf(t, "  %s\n", l)
+		}
+	}
 	return t.Flush()
 }
 
