@@ -21,10 +21,10 @@ const leastInterval = time.Second
 func Top() *cli.Command {
 	flags := newConfigFlags("socket", "config")
 	var keys []string
-	for _, k := range top.Keys {
+	for _, k := range status.Keys {
 		keys = append(keys, string(k))
 	}
-	sort := &flag{name: "sort", placeholder: "KEY", def: string(top.ByRate), usage: "sort by rate, total, name, endpoints or bytes", values: keys}
+	sort := &flag{name: "sort", placeholder: "KEY", def: string(status.ByRate), usage: "sort by rate, total, name, endpoints or bytes", values: keys}
 	interval := &flag{name: "interval", placeholder: "TIME", def: "1s", usage: "time between two readings, 1s at least"}
 	count := &flag{name: "count", placeholder: "N", usage: "print N tables instead of a live one, and end"}
 	namespace := &flag{name: "namespace", alias: "n", placeholder: "NAME", usage: "only in this namespace; without, in all"}
@@ -49,7 +49,7 @@ func Top() *cli.Command {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
 			}
-			o := top.Options{Sort: top.Key(sort.last()), Namespace: namespace.last()}
+			o := top.Options{Sort: status.Key(sort.last()), Namespace: namespace.last()}
 			if err := checkValue(sort); err != nil {
 				return err
 			}

@@ -40,39 +40,6 @@ type ReadyCount struct {
 	Total  int          `json:"total"`
 }
 
-// Rates is how many new connections a second each Service had between two readings.
-type Rates struct {
-	// Over is the time between them; 0 if there is nothing to compare.
-	Over   time.Duration
-	before map[proxy.ServiceName]uint64
-}
-
-// NewRates takes in the earlier reading. Against one that has no counters no Service has a rate.
-func NewRates(earlier, later *Counts) Rates {
-	if earlier.At.IsZero() || later.At.IsZero() || !later.At.After(earlier.At) {
-		return Rates{}
-	}
-	r := Rates{Over: later.At.Sub(earlier.At), before: make(map[proxy.ServiceName]uint64, len(earlier.Items))}
-	for i := range earlier.Items {
-		s := &earlier.Items[i]
-		r.before[proxy.ServiceName{Namespace: s.Namespace, Name: s.Name}] = s.Connections
-	}
-	return r
-}
-
-// Of is the rate of a Service of the later reading, in connections a second. ok is false if it is not known: there is no earlier
-// reading, or the agent has begun to count anew.
-func (r Rates) Of(s *ServiceCounts) (rate float64, ok bool) {
-	if r.Over <= 0 {
-		return 0, false
-	}
-	before := r.before[proxy.ServiceName{Namespace: s.Namespace, Name: s.Name}] // 0 for one that is new
-	if s.Connections < before {
-		return 0, false
-	}
-	return float64(s.Connections-before) / r.Over.Seconds(), true
-}
-
 // Ready is "ready/total", once if all families agree, else for each family.
 func (s *ServiceCounts) Ready() string {
 	return perFamily(s.Endpoints, func(c *ReadyCount) (int, int) { return c.Ready, c.Total })

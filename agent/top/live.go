@@ -21,7 +21,7 @@ type Options struct {
 	// Interval is the time between two readings.
 	Interval time.Duration
 	// Sort is what rows are sorted by at first.
-	Sort Key
+	Sort status.Key
 	// Namespace keeps Services of others out; empty is all.
 	Namespace string
 }
@@ -176,7 +176,7 @@ func (l *live) press(keys string) {
 		}
 		keys = keys[len(key):]
 		if move, ok := moves[key]; ok {
-			l.offset = move(l.offset, page, len(l.table.rows))
+			l.offset = move(l.offset, page, len(l.table.rates.Services))
 			continue
 		}
 		if by, ok := sortKeys[key]; ok {
@@ -187,7 +187,7 @@ func (l *live) press(keys string) {
 }
 
 // sortKeys are the keys that sort.
-var sortKeys = map[string]Key{"c": ByRate, "t": ByTotal, "n": ByName, "e": ByEndpoints, "b": ByBytes}
+var sortKeys = map[string]status.Key{"c": status.ByRate, "t": status.ByTotal, "n": status.ByName, "e": status.ByEndpoints, "b": status.ByBytes}
 
 // moves are the keys that move the rows, as terminals send them: how the offset changes with this many lines on a page and rows. draw keeps it in bounds.
 var moves = map[string]func(offset, page, rows int) int{
@@ -214,7 +214,7 @@ func (l *live) draw() error {
 
 // lines are those of the whole screen.
 func (l *live) lines(width, height int) []line {
-	l.table.sort(l.Sort)
+	l.table.rates.Sort(l.Sort)
 	above := []line{{text: l.table.title(), style: bold}}
 	if l.err != nil {
 		above = append(above, line{text: printable(l.err.Error())})
@@ -222,8 +222,8 @@ func (l *live) lines(width, height int) []line {
 		above = append(above, line{text: printable(l.table.counts.NotCounted)})
 	}
 	room := max(height-len(above)-2, 0) // without the heads of columns and the last line
-	l.offset = max(min(l.offset, len(l.table.rows)-room), 0)
-	shown := l.table.rows[l.offset:min(l.offset+room, len(l.table.rows))]
+	l.offset = max(min(l.offset, len(l.table.rates.Services)-room), 0)
+	shown := l.table.rates.Services[l.offset:min(l.offset+room, len(l.table.rates.Services))]
 	body := lines(shown, width)
 	above = append(above, line{text: body[0], style: reversed})
 	for _, text := range body[1:] {
@@ -254,7 +254,7 @@ func (l *live) help(shown int) string {
 		}
 	}
 	b.WriteString(" q quit")
-	if len(l.table.rows) > shown {
+	if len(l.table.rates.Services) > shown {
 		fmt.Fprintf(&b, "   %d-%d", l.offset+1, l.offset+shown)
 	}
 	return b.String()

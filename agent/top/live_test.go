@@ -58,7 +58,7 @@ func start(t *testing.T, p *pty.Terminal, s *source) (end func(), wait func() er
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Live(ctx, keys, p.Slave, Options{Read: s.read, Interval: 50 * time.Millisecond, Sort: ByRate})
+		done <- Live(ctx, keys, p.Slave, Options{Read: s.read, Interval: 50 * time.Millisecond, Sort: status.ByRate})
 	}()
 	t.Cleanup(cancel)
 	return cancel, func() error {

@@ -41,35 +41,35 @@ func TestText(t *testing.T) {
 		name           string
 		earlier, later status.Counts
 		namespace      string
-		by             Key
+		by             status.Key
 		want           []string
 	}{
-		{"rates", at(0, 100, 20, 0), at(2, 103, 420, 0), "", ByRate, []string{
+		{"rates", at(0, 100, 20, 0), at(2, 103, 420, 0), "", status.ByRate, []string{
 			"pi, nftables: 3 Services, 202 new connections/s over 2.0s",
 			"SERVICE                NEW/S      TOTAL  ENDPOINTS  1ST-BYTES",
 			"kube-system/dns          200        420    1/1,0/1        41K",
 			"shop/web                 1.5        103        2/3       6.0K",
 			"shop/idle                  0          0     <none>          0",
 		}},
-		{"names", at(0, 1, 0), at(1, 1, 0), "shop", ByName, []string{
+		{"names", at(0, 1, 0), at(1, 1, 0), "shop", status.ByName, []string{
 			"pi, nftables: 1 Service, 0 new connections/s over 1.0s",
 			"SERVICE                NEW/S      TOTAL  ENDPOINTS  1ST-BYTES",
 			"shop/web                   0          1        2/3         60",
 		}},
-		{"first", status.Counts{}, at(1, 9, 4), "", ByEndpoints, []string{
+		{"first", status.Counts{}, at(1, 9, 4), "", status.ByEndpoints, []string{
 			"pi, nftables: 2 Services, - new connections/s",
 			"SERVICE                NEW/S      TOTAL  ENDPOINTS  1ST-BYTES",
 			"kube-system/dns            -          4    1/1,0/1        400",
 			"shop/web                   -          9        2/3        540",
 		}},
 		// The agent counts anew; a Service is new.
-		{"back", at(0, 100), at(1, 9, 4), "", ByTotal, []string{
+		{"back", at(0, 100), at(1, 9, 4), "", status.ByTotal, []string{
 			"pi, nftables: 2 Services, 4.0 new connections/s over 1.0s",
 			"SERVICE                NEW/S      TOTAL  ENDPOINTS  1ST-BYTES",
 			"shop/web                   -          9        2/3        540",
 			"kube-system/dns          4.0          4    1/1,0/1        400",
 		}},
-		{"not counted", uncounted, uncounted, "", ByRate, []string{
+		{"not counted", uncounted, uncounted, "", status.ByRate, []string{
 			"pi, iptables: 2 Services",
 			"Nothing is counted.",
 			"SERVICE                NEW/S      TOTAL  ENDPOINTS  1ST-BYTES",
@@ -90,7 +90,7 @@ func TestText(t *testing.T) {
 func TestWidths(t *testing.T) {
 	table := NewTable(at(0, 1, 2), at(1, 3, 2), "")
 	for width := range 130 {
-		for _, l := range lines(table.rows, width) {
+		for _, l := range lines(table.rates.Services, width) {
 			if len(l) != width && width >= len(columns[0].head)+1 {
 				t.Errorf("width %d: a line has %d: %q", width, len(l), l)
 			}
@@ -107,16 +107,16 @@ func TestWidths(t *testing.T) {
 			t.Errorf("width %d:\n%q, want\n%q", width, got, want)
 		}
 	}
-	long := []row{{of: &status.ServiceCounts{Namespace: "a-namespace", Name: strings.Repeat("x", 60)}, rate: 123456789}}
+	long := []row{{ServiceCounts: &status.ServiceCounts{Namespace: "a-namespace", Name: strings.Repeat("x", 60)}, Rate: 123456789}}
 	if got := lines(long, 30)[1]; got != "a-namespace/xxxxxxxxx~ 123456~" {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestNumbers(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 0.04: "0.0", 0.5: "0.5", 99.9: "99.9", 99.96: "100", 12345.6: "12346"} {
-		if got := number(n); got != want {
-			t.Errorf("number(%v) = %s, want %s", n, got, want)
+	for n, want := range map[float64]string{-1: "-", 0: "0", 0.04: "0.0", 0.5: "0.5", 99.9: "99.9", 99.96: "100", 12345.6: "12346"} {
+		if got := status.RateText(n); got != want {
+			t.Errorf("RateText(%v) = %s, want %s", n, got, want)
 		}
 	}
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1.0K", 10188: "9.9K", 10189: "10K", 1 << 20: "1.0M", 999 << 10: "999K", 1023 << 10: "1.0M", 1<<64 - 1: "16E"} {
@@ -130,10 +130,10 @@ func TestNumbers(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	c := at(0, 1)
 	c.Node, c.Items[0].Name = "p\x1b[2Ji", "w\u00e9b\n"
-	if got := NewTable(c, c, "").Text(ByName); !strings.Contains(got, "p?[2Ji") || !strings.Contains(got, "shop/w?b?") {
+	if got := NewTable(c, c, "").Text(status.ByName); !strings.Contains(got, "p?[2Ji") || !strings.Contains(got, "shop/w?b?") {
 		t.Errorf("%q", got)
 	}
-	l := &live{table: NewTable(c, c, ""), err: fmt.Errorf("a\x1b]0;b"), Options: Options{Sort: ByName}}
+	l := &live{table: NewTable(c, c, ""), err: fmt.Errorf("a\x1b]0;b"), Options: Options{Sort: status.ByName}}
 	if got := fmt.Sprint(l.lines(80, 24)); !strings.Contains(got, "a?]0;b") {
 		t.Errorf("%q", got)
 	}
