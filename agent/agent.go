@@ -22,6 +22,7 @@ import (
 	"sluice/agent/metrics"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/notify"
+	"sluice/agent/page"
 	"sluice/agent/status"
 	"sluice/agent/sysctl"
 	"sluice/agent/version"
@@ -93,7 +94,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		running.Go(func() { health.Serve(ctx, cfg.HealthzBindAddress, l.tracker, health.Options{Log: log}) })
 	}
 	if cfg.MetricsBindAddress.IsValid() {
-		o := metrics.ServeOptions{Options: httpserver.Options{Log: log}, Mode: l.mode, Config: &cfg}
+		o := metrics.ServeOptions{Options: httpserver.Options{Log: log}, Mode: l.mode, Config: &cfg, Page: page.Handler(l)}
 		running.Go(func() { metrics.Serve(ctx, cfg.MetricsBindAddress, l.metrics, o) })
 	}
 	running.Go(func() { l.notifier.Run(ctx) })

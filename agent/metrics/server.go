@@ -18,14 +18,17 @@ type ServeOptions struct {
 	Mode string
 	// Config is the configuration in force, for /configz.
 	Config *config.Config
+	// Page is the status page; nil for none.
+	Page http.Handler
 }
 
 // Serve serves at an address until ctx ends what kube-proxy serves there: /metrics, /proxyMode, /configz, /healthz
-// (which only tells that the process answers), and with Config.Profiling profiles under /debug/pprof/. While
+// (which only tells that the process answers), and with Config.Profiling profiles under /debug/pprof/; and at / the status
+// page. At the loopback address it does so for that alone. While
 // the address cannot be had it is tried again; that is logged once.
 func Serve(ctx context.Context, at netip.AddrPort, r *Recorder, o ServeOptions) {
 	r.Write(new(bytes.Buffer)) // the counters of Services are looked at for the first time
-	httpserver.ServeAt(ctx, "/metrics", at, handler(r, o), o.Options)
+	httpserver.ServeAt(ctx, "/metrics", at, httpserver.GuardHost(at, handler(r, o)), o.Options)
 }
 
 func handler(r *Recorder, o ServeOptions) http.Handler {
@@ -48,6 +51,9 @@ func handler(r *Recorder, o ServeOptions) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Write(document)
 	})
+	if o.Page != nil {
+		mux.Handle("GET /{$}", o.Page)
+	}
 	if o.Config.Profiling {
 		addProfiles(mux)
 	}
