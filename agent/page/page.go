@@ -40,7 +40,9 @@ type handler struct {
 }
 
 // Handler serves the page.
-func Handler(p Provider) http.Handler { return &handler{provider: p, samples: samples{first: firstSample}} }
+func Handler(p Provider) http.Handler {
+	return &handler{provider: p, samples: samples{first: firstSample}}
+}
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
