@@ -59,7 +59,8 @@ func (d *document) html() []byte {
 	}
 	m.add("<title>sluice on %s: %s</title><style>%s</style></head><body><main>\n", d.status.Node, health, trusted(style))
 	m.add(`<header><h1>sluice on %s</h1><span class="%s">%s</span></header>`+"\n", d.status.Node, class, health)
-	d.nav(&m)
+	sections := d.status.Sections(d.now)
+	d.nav(&m, sections)
 	if len(d.status.Reasons) > 0 {
 		m.add(`<ul class="bad">`)
 		for _, reason := range d.status.Reasons {
@@ -69,8 +70,8 @@ func (d *document) html() []byte {
 	}
 	d.tiles(&m)
 	d.table(&m)
-	for _, section := range d.status.Sections(d.now) {
-		m.add("<h2>%s</h2><ul>", section.Title)
+	for i, section := range sections {
+		m.add(`<h2 id="%s">%s</h2><ul>`, anchor(i), section.Title)
 		for _, l := range section.Lines {
 			m.add("<li>%s</li>", l)
 		}
@@ -93,9 +94,18 @@ func (d *document) html() []byte {
 	return m.Bytes()
 }
 
-// nav lets the visitor choose how often the page is loaded again.
-func (d *document) nav(m *markup) {
-	m.add(`<nav>load again:`)
+func anchor(section int) string { return "section" + strconv.Itoa(section) }
+
+// nav leads to what needs attention, and lets the visitor choose how often the page is loaded again.
+func (d *document) nav(m *markup, sections []status.Section) {
+	if len(sections) > 0 {
+		m.add("<nav>")
+		for i, section := range sections {
+			m.add(`<a class="bad" href="#%s">%s: %d</a> `, anchor(i), section.Title, section.Count)
+		}
+		m.add("</nav>\n")
+	}
+	m.add("<nav>load again:")
 	for _, seconds := range []int{0, 2, 10, 60} {
 		text := strconv.Itoa(seconds) + " s"
 		if seconds == 0 {

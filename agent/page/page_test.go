@@ -84,7 +84,7 @@ func TestPage(t *testing.T) {
 	text := checkPage(t, w)
 	for _, want := range []string{
 		"sluice on pi healthy", "3 Services", "0.3 new connections/s", "6/9 endpoints ready", "2 repairs of rules",
-		"shop/web-002 NodePort 10.43.0.1, fd00::1 80:30080/TCP, 53/UDP 2/3 0.2 4", "rates over 10.0 s",
+		"shop/web-002 10.43.0.1, fd00::1 80:30080/TCP, 53/UDP NodePort 2/3 0.2 4", "rates over 10.0 s",
 		"healthy, version v1.2.3, pid 7, up 60m", "mode nftables", "pods IPv4: by ClusterCIDR. IPv6: too.", "IPv6 0 services", "last error: no room",
 	} {
 		if !strings.Contains(text, want) {

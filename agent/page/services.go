@@ -40,7 +40,7 @@ func (d *document) table(m *markup) {
 		m.add(`<ul><li class="dim">There are no Services yet.</li></ul>` + "\n")
 		return
 	}
-	m.add(`<table><thead><tr><th>Service</th><th>Type</th><th>Address</th><th>Ports</th><th class="n">Endpoints ready</th><th class="n">New/s</th><th class="n">Total</th></tr></thead><tbody>` + "\n")
+	m.add(`<table><thead><tr><th>Service</th><th>Address</th><th>Ports</th><th>Type</th><th class="n">Endpoints ready</th><th class="n">New/s</th><th class="n">Total</th></tr></thead><tbody>` + "\n")
 	for i := range d.shown {
 		r := &d.shown[i]
 		s := d.services[proxy.ServiceName{Namespace: r.Namespace, Name: r.Name}]
@@ -51,7 +51,7 @@ func (d *document) table(m *markup) {
 }
 
 func row(m *markup, r *status.ServiceRate, s *status.Service) {
-	m.add("<tr><td>%s/%s", r.Namespace, r.Name)
+	m.add(`<tr><td class="s">%s/%s`, r.Namespace, r.Name)
 	for _, what := range s.NotServed[:min(len(s.NotServed), maxNotServed)] {
 		m.add(`<small class="bad">%s</small>`, what)
 	}
@@ -62,8 +62,8 @@ func row(m *markup, r *status.ServiceRate, s *status.Service) {
 	if r.ReadyEndpoints < r.AllEndpoints || r.AllEndpoints == 0 {
 		class = "n bad"
 	}
-	m.add(`</td><td class="w">%s</td><td class="w">%s</td><td class="w">%s</td>`,
-		s.Type, list(append(slices.Clone(s.ClusterIPs), s.ExternalIPs...)), list(strings.Split(s.PortList(), ",")))
+	m.add(`</td><td class="a">%s</td><td class="p">%s</td><td class="t">%s</td>`,
+		list(append(slices.Clone(s.ClusterIPs), s.ExternalIPs...)), list(strings.Split(s.PortList(), ",")), s.Type)
 	m.add(`<td class="%s" data-l="ready">%s</td><td class="n" data-l="new/s">%s</td><td class="n" data-l="total">%s</td></tr>`+"\n",
 		class, r.Ready(), status.RateText(r.Rate), r.Total())
 }

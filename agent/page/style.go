@@ -14,7 +14,8 @@ main{max-width:1080px;margin:0 auto;padding:16px}
 a{color:var(--link)}
 header,h2,nav{display:flex;flex-wrap:wrap;align-items:baseline;gap:4px 12px}
 h1{font-size:22px;margin:0}
-h2{font-size:16px;margin:24px 0 8px}
+h2{font-size:16px;margin:24px 0 6px}
+nav{margin:4px 0 8px}
 h2 small,nav,footer,.dim{color:var(--dim);font-size:13px;font-weight:400}
 nav b{color:var(--text)}
 .pill{padding:2px 10px;border-radius:99px;font-weight:600;font-size:14px;color:var(--ok);background:var(--okbg)}
@@ -31,15 +32,17 @@ dl{display:grid;grid-template-columns:max-content 1fr;padding:8px 14px;gap:4px 1
 dt{color:var(--dim)}
 dd{margin:0}
 table{width:100%;border-collapse:separate;border-spacing:0}
-th,td{text-align:left;vertical-align:top;padding:6px 12px;border-top:1px solid var(--line)}
+th,td{text-align:left;vertical-align:top;padding:6px 12px;border-top:1px solid var(--line);overflow-wrap:break-word}
+.s{overflow-wrap:anywhere;min-width:9em}
+.t{white-space:nowrap}
 tr:first-child th{border:0;font-size:13px;font-weight:600;color:var(--dim)}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 td small{display:block;font-size:13px}
 footer{margin-top:16px}
 @media(max-width:680px){main{padding:12px}.tiles{grid-template-columns:1fr 1fr;gap:8px}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:6px}
-thead{display:none}tr{display:grid;grid-template-columns:repeat(3,1fr);padding:8px 14px;border-top:1px solid var(--line)}tbody tr:first-child{border:0}
-td,.n{border:0;padding:1px 0;text-align:left}td:first-child{grid-column:1/4;font-weight:600}td.w{grid-column:1/4}td small{font-weight:400}
-td[data-l]::before{content:attr(data-l) " ";color:var(--dim);font-size:13px}}
+thead{display:none}tr{display:grid;grid-template-columns:repeat(3,1fr);column-gap:8px;padding:8px 14px;border-top:1px solid var(--line)}tbody tr:first-child{border:0}
+td,.n{border:0;padding:1px 0;text-align:left}.s{grid-column:1/4;font-weight:600}.a{grid-column:1/4}.p{grid-column:1/3}td small{font-weight:400}
+.a,.p,.t{color:var(--dim);font-size:13px}td[data-l]::before{content:attr(data-l) " ";color:var(--dim);font-size:13px}}
 `
 
 // stylePolicy lets a browser use that style and load nothing, not even an icon.

@@ -87,6 +87,8 @@ func (s *Status) Facts(now time.Time) (facts []Fact) {
 // Section is a list that a status can have.
 type Section struct {
 	Title string
+	// Count is how many things it is about, some of which may have no line.
+	Count int
 	Lines []string
 }
 
@@ -103,7 +105,7 @@ func (s *Status) Sections(now time.Time) (all []Section) {
 		if more := len(lines) - maxLines; more > 0 {
 			shown = append(shown, fmt.Sprintf("and %d more, see sluice status -o json", more))
 		}
-		all = append(all, Section{title, shown})
+		all = append(all, Section{title, len(lines), shown})
 	}
 	var problems []string
 	for _, p := range s.Problems {
