@@ -106,7 +106,7 @@ func Options() []Option {
 			Usage: `serve /healthz and /livez here; "" serves neither`,
 			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.HealthzBindAddress }, 10256)},
 		{Name: "metrics-bind-address", Placeholder: "IP[:PORT]", Default: "127.0.0.1:10249",
-			Usage: `serve /metrics, /proxyMode, /configz and /healthz here; "" serves none`,
+			Usage: `serve /metrics, /proxyMode, /configz, /healthz and at / a status page here; "" serves none`,
 			set:   setAddrPort(func(c *Config) *netip.AddrPort { return &c.MetricsBindAddress }, 10249)},
 		{Name: "metrics-services", Type: Int, Placeholder: "N", Default: "500",
 			Usage: "count the new connections of N Services at most in /metrics; 0 counts none",

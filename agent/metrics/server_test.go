@@ -99,6 +99,22 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, want 404", path, status)
 		}
 	}
+	// A page of the web whose name leads to the loopback address.
+	for _, path := range []string{"/metrics", "/configz"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "attacker.example"
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s for another host: %d", path, resp.StatusCode)
+		}
+	}
 	if resp, err := http.Post(at+"/metrics", "", nil); err != nil || resp.StatusCode != 405 {
 		t.Errorf("POST /metrics: %v, %v", resp, err)
 	}
