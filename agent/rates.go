@@ -24,6 +24,7 @@ const (
 // rates is what the loop keeps for Counts while somebody asks for it.
 type rates struct {
 	meter *counters.Meter // nil: the mode has no counters
+	kept  time.Duration
 	idle  *time.Timer
 	// endpoints are those of each Service; planning forgets them.
 	endpoints map[proxy.ServiceName][]status.ReadyCount
@@ -31,6 +32,7 @@ type rates struct {
 
 // openRates is for after the mode is chosen and the families are open.
 func (l *loop) openRates() {
+	l.rates.kept = ratesKept
 	if l.mode != proxy.ModeNFTables {
 		return
 	}
@@ -72,10 +74,10 @@ func (l *loop) keepRates() {
 		l.rates.endpoints = map[proxy.ServiceName][]status.ReadyCount{}
 	}
 	if l.rates.idle != nil {
-		l.rates.idle.Reset(ratesKept)
+		l.rates.idle.Reset(l.rates.kept)
 		return
 	}
-	l.rates.idle = time.AfterFunc(ratesKept, func() {
+	l.rates.idle = time.AfterFunc(l.rates.kept, func() {
 		_ = l.do(context.Background(), func() { // no matter if the loop has ended
 			l.rates.endpoints = nil
 			if l.rates.meter != nil {

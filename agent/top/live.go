@@ -182,7 +182,12 @@ func (l *live) press(keys string) {
 		if by, ok := sortKeys[key]; ok {
 			l.Sort, l.offset = by, 0
 		}
-		l.ended = l.ended || key == "q"
+		switch key {
+		case "q":
+			l.ended = true
+		case "\f": // Control-L, after something else wrote to the terminal
+			l.screen.forget()
+		}
 	}
 }
 

@@ -52,8 +52,8 @@ type terminal struct {
 
 // The sequences are xterm's; terminals that lack one pass over it.
 const (
-	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J" // other screen, no cursor, no line break at the right edge
-	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"               // other screen, no cursor, no line break at the right edge
+	leaveScreen = "\x1b[m\x1b[999;1H\r\n\x1b[?7h\x1b[?25h\x1b[?1049l" // where there is one screen, what follows stands below the table
 )
 
 // take takes the terminal over.
