@@ -56,16 +56,18 @@ func (l *loop) Counts(ctx context.Context) (status.Counts, error) {
 	} else {
 		c.At, sums = r.At, r.Sums
 	}
-	for complete := false; !complete; {
-		err := l.do(ctx, func() {
-			l.keepRates()
-			c.Items, complete = l.counts(sums)
-		})
-		if err != nil {
+	var missing []proxy.ServiceName
+	err := l.do(ctx, func() { c.Items, missing = l.counts(sums, countAtOnce) })
+	if len(missing) == 0 || err != nil {
+		return c, err
+	}
+	for some := range slices.Chunk(missing, countAtOnce) {
+		if err := l.do(ctx, func() { l.countReady(some) }); err != nil {
 			return c, err
 		}
 	}
-	return c, nil
+	err = l.do(ctx, func() { c.Items, _ = l.counts(sums, 0) }) // what changed meanwhile is little
+	return c, err
 }
 
 // keepRates keeps what was read for a while longer.
@@ -87,42 +89,47 @@ func (l *loop) keepRates() {
 	})
 }
 
-// counts lists all Services. It is not complete if too many of them have endpoints that are not counted yet.
-func (l *loop) counts(sums map[proxy.ServiceName]counters.Sum) (items []status.ServiceCounts, complete bool) {
+// counts lists all Services. If more than limit of them have endpoints that are not counted yet, it returns those alone; 0 is no limit.
+func (l *loop) counts(sums map[proxy.ServiceName]counters.Sum, limit int) (items []status.ServiceCounts, missing []proxy.ServiceName) {
+	l.keepRates()
 	served := map[proxy.ServiceName]bool{}
 	for _, p := range l.proxiers {
 		for plan := range p.state.Plans() {
 			served[plan.Name] = true
+			if _, known := l.rates.endpoints[plan.Name]; !known {
+				missing = append(missing, plan.Name)
+			}
 		}
 	}
-	missing := 0
+	if limit > 0 && len(missing) > limit {
+		return nil, missing
+	}
+	l.countReady(missing)
 	items = make([]status.ServiceCounts, 0, len(served))
 	for _, name := range slices.SortedFunc(maps.Keys(served), proxy.ServiceName.Compare) {
-		endpoints, known := l.rates.endpoints[name]
-		if !known {
-			if missing++; missing > countAtOnce {
-				return nil, false
-			}
-			endpoints = l.countReady(name)
-			l.rates.endpoints[name] = endpoints
-		}
 		sum := sums[name]
 		items = append(items, status.ServiceCounts{
-			Namespace: name.Namespace, Name: name.Name, Connections: sum.Connections, FirstPacketBytes: sum.FirstBytes, Endpoints: endpoints,
+			Namespace: name.Namespace, Name: name.Name, Connections: sum.Connections, FirstPacketBytes: sum.FirstBytes, Endpoints: l.rates.endpoints[name],
 		})
 	}
-	return items, true
+	return items, nil
 }
 
-func (l *loop) countReady(name proxy.ServiceName) (counts []status.ReadyCount) {
-	s, found := l.servedService(source.Name(name))
-	if !found {
-		return nil
+// countReady counts the endpoints of Services, where that was not done yet.
+func (l *loop) countReady(names []proxy.ServiceName) {
+	l.keepRates()
+	for _, name := range names {
+		if _, known := l.rates.endpoints[name]; known {
+			continue
+		}
+		counts := []status.ReadyCount{}
+		if s, found := l.servedService(source.Name(name)); found {
+			for _, c := range status.NewService(s.service, status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, nil, s.plans...), s.plans...).Endpoints {
+				counts = append(counts, status.ReadyCount{Family: c.Family, Ready: c.Ready, Total: c.Total})
+			}
+		}
+		l.rates.endpoints[name] = counts
 	}
-	for _, c := range status.NewService(s.service, status.NewEndpoints(s.service, s.slices, l.cfg.NodeName, nil, s.plans...), s.plans...).Endpoints {
-		counts = append(counts, status.ReadyCount{Family: c.Family, Ready: c.Ready, Total: c.Total})
-	}
-	return counts
 }
 
 // ServicesNamed lists the Services of these names that are served, as Services does.
