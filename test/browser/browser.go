@@ -68,6 +68,10 @@ func Start(t *testing.T, ns *lab.Namespace) *Browser {
 		late.Stop()
 		b.kill()
 		_ = b.cmd.Wait()
+		// Its children, too, before their files are removed.
+		for deadline := time.Now().Add(2 * time.Second); syscall.Kill(-b.cmd.Process.Pid, 0) == nil && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
 		to.Close()
 		from.Close()
 	})
