@@ -114,6 +114,9 @@ func (c Client) get(ctx context.Context, path string, doc any) error {
 		if response.StatusCode == http.StatusBadRequest {
 			return &QuestionError{strings.TrimSpace(string(text))}
 		}
+		if response.StatusCode == http.StatusNotFound {
+			return fmt.Errorf("ask the agent on %s: it does not know this question, as it is of another version than this command; restart it", c.Socket)
+		}
 		return fmt.Errorf("ask the agent on %s: %s: %s", c.Socket, response.Status, strings.TrimSpace(string(text)))
 	}
 	if err := json.NewDecoder(response.Body).Decode(doc); err != nil {

@@ -110,6 +110,15 @@ func TestClientSaysWhatTheProviderSays(t *testing.T) {
 	}
 }
 
+// After an upgrade the agent may still be the older one.
+func TestClientOfAnotherVersion(t *testing.T) {
+	client := serve(t, &provider{})
+	var doc Counts
+	if err := client.get(t.Context(), "/not-yet", &doc); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestClientWithoutAgent(t *testing.T) {
 	dir := t.TempDir()
 	stale := filepath.Join(dir, "stale")

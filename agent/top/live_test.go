@@ -196,3 +196,27 @@ func TestPanic(t *testing.T) {
 	p.Await(soon, "the panic's text", func(text string) bool { return strings.Contains(text, "panic") || strings.Contains(text, "goroutine") })
 	p.AwaitState(soon, before)
 }
+
+// Every size has just as many lines as the terminal, none of them too wide, wherever the rows have been moved to.
+func TestLines(t *testing.T) {
+	s := &source{}
+	first, _ := s.read(t.Context())
+	second, _ := s.read(t.Context())
+	l := &live{Options: Options{Sort: status.ByName}, table: NewTable(first, second, "")}
+	for _, l.err = range []error{nil, errors.New(strings.Repeat("no agent ", 20))} {
+		for height := 1; height < 120; height++ {
+			for _, width := range []int{1, 2, 7, 8, 20, 40, 79, 80, 200} {
+				l.offset = height*7 - 50
+				lines := l.lines(width, height)
+				if len(lines) != height {
+					t.Fatalf("%d x %d: %d lines", width, height, len(lines))
+				}
+				for _, one := range lines {
+					if len(one.text) > width {
+						t.Fatalf("%d x %d: %q", width, height, one.text)
+					}
+				}
+			}
+		}
+	}
+}
