@@ -11,6 +11,8 @@ type BaseChain struct {
 	// Family is nft's word for it: ip, ip6 or inet.
 	Family      string
 	Table, Name string
+	// Type is filter, nat or route.
+	Type string
 	// Hook is the kernel's number (enum nf_inet_hooks).
 	Hook     uint32
 	Priority int32
@@ -34,6 +36,10 @@ func BaseChains(opts Options) ([]BaseChain, error) {
 		return nil, err
 	}
 	defer c.Close()
+	return c.baseChains()
+}
+
+func (c *conn) baseChains() ([]BaseChain, error) {
 	var all []BaseChain
 	for _, f := range inetFamilies {
 		var chains []BaseChain
@@ -68,6 +74,6 @@ func parseBaseChain(attrs []byte) (chain BaseChain, base bool) {
 		}
 	})
 	h := parseHook(attrs)
-	chain.Hook, chain.Priority = h.num, h.priority
+	chain.Type, chain.Hook, chain.Priority = h.typ, h.num, h.priority
 	return chain, base
 }

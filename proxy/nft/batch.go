@@ -135,6 +135,9 @@ func (b *batch) newChain(name string, h *hook) {
 	s.end()
 }
 
+// dropChain deletes a chain that newChain is going to make anew.
+func (b *batch) dropChain(name string) { b.chainGoes(&b.first, name) }
+
 // setRules replaces a chain's rules.
 func (b *batch) setRules(name string, rules []rule) error {
 	s := &b.first
@@ -163,8 +166,10 @@ func (b *batch) setRules(name string, rules []rule) error {
 	return nil
 }
 
-func (b *batch) deleteChain(name string) {
-	s := &b.last
+// deleteChain deletes a chain when all else is done.
+func (b *batch) deleteChain(name string) { b.chainGoes(&b.last, name) }
+
+func (b *batch) chainGoes(s *stream, name string) {
 	b.message(s, unix.NFT_MSG_DELCHAIN, 0, "delete chain "+name)
 	s.text(unix.NFTA_CHAIN_TABLE, b.table)
 	s.text(unix.NFTA_CHAIN_NAME, name)
@@ -257,9 +262,9 @@ func closeElements(s *stream, open *int) {
 func (v verdict) code() uint32 {
 	switch v {
 	case verdictGoto:
-		return uint32(0xfffffffc) // NFT_GOTO (-4), linux/netfilter/nf_tables.h
+		return codeGoto
 	case verdictJump:
-		return uint32(0xfffffffd) // NFT_JUMP (-3)
+		return codeJump
 	}
 	return nfDrop
 }

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,13 +42,26 @@ func (w *Writer) carried(changes []proxy.FrontendChange) map[elemKey]counts {
 
 // readCounts reads the counters of some elements.
 func (w *Writer) readCounts(keys []elemKey, into map[elemKey]counts) {
+	err := w.askElements(serviceIPs, keys, func(e []byte) {
+		if n, ok := parseCounter(e); ok {
+			into[frontendKey(serviceIPs, n.Frontend)] = counts{n.Packets, n.Bytes}
+		}
+	})
+	if err != nil {
+		w.log.Debug("counters not read", "error", err)
+	}
+}
+
+// askElements asks for elements of a set by their keys, and calls fn for each that there is. After one that there is not the
+// kernel tells of no other: that is ENOENT.
+func (w *Writer) askElements(id setID, keys []elemKey, fn func(e []byte)) error {
 	c := w.conn
 	c.drain()
 	c.seq++
 	seq := c.seq
 	var s stream
 	s.begin(uint16(unix.NFNL_SUBSYS_NFTABLES)<<8|unix.NFT_MSG_GETSETELEM, unix.NLM_F_REQUEST, seq, nfproto(w.opts.Family), 0)
-	w.batch.defs[serviceIPs].nameForElements(&s, TableName)
+	w.batch.defs[id].nameForElements(&s, TableName)
 	list := s.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	for _, k := range keys {
 		e := s.nest(unix.NFTA_LIST_ELEM)
@@ -57,13 +71,12 @@ func (w *Writer) readCounts(keys []elemKey, into map[elemKey]counts) {
 	s.endNest(list)
 	s.end()
 	if err := c.send([][]byte{s.buf}); err != nil {
-		w.log.Debug("counters not read", "error", err)
-		return
+		return err
 	}
 	for {
 		b, err := c.receive()
 		if errors.Is(err, unix.EAGAIN) {
-			return // the kernel has answered while the request was sent
+			return nil // the kernel has answered while the request was sent
 		}
 		if err == nil {
 			err = eachMessage(b, func(m message) (bool, error) {
@@ -73,19 +86,26 @@ func (w *Writer) readCounts(keys []elemKey, into map[elemKey]counts) {
 				if m.typ == unix.NLMSG_ERROR {
 					return true, ackError(m)
 				}
-				eachElement(m.attrs(), func(e []byte) {
-					if n, ok := parseCounter(e); ok {
-						into[frontendKey(serviceIPs, n.Frontend)] = counts{n.Packets, n.Bytes}
-					}
-				})
+				eachElement(m.attrs(), fn)
 				return false, nil
 			})
 		}
 		if err != nil {
-			w.log.Debug("counters not read", "error", err)
-			return
+			return err
 		}
 	}
+}
+
+// askElement asks for one element. In a set of ranges it is the one that the key is in.
+func (w *Writer) askElement(k elemKey) (is elemKey, v elemValue, expires time.Duration, found bool, err error) {
+	err = w.askElements(k.set, []elemKey{k}, func(e []byte) {
+		is, v, expires = parseElement(k.set, e)
+		found = true
+	})
+	if errors.Is(err, unix.ENOENT) {
+		err = nil
+	}
+	return is, v, expires, found, err
 }
 
 // encode makes a new element's counter begin there.

@@ -52,6 +52,10 @@ const loudBatch = 32 << 10
 
 // commit makes the batch's changes in one transaction.
 func (w *Writer) commit(b *batch) error {
+	if w.dry {
+		b.reset()
+		return nil
+	}
 	if b.size() < loudBatch {
 		return w.conn.commit(b)
 	}

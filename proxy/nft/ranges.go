@@ -43,7 +43,7 @@ func (w *Writer) renewRanges(b *batch) error {
 func (w *Writer) newRangeSet(b *batch) error {
 	using := slices.DeleteFunc(w.rules.chains(), func(c chainDef) bool { return !c.usesRanges })
 	for _, c := range using {
-		b.newChain(c.name, c.hook) // someone may have deleted it
+		w.putChain(b, c) // someone may have deleted it
 		if err := b.setRules(c.name, nil); err != nil {
 			return err
 		}

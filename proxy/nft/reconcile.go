@@ -18,18 +18,41 @@ import (
 // are few; of the elements only those that differ. A table that does not exist
 // yet is filled before it is hooked into the packet path, in transactions of bounded size.
 func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, error) {
+	var found []proxy.Difference
+	stats, err := w.reconcile(ctx, s, func(d proxy.Difference) (more bool) {
+		found = append(found, d)
+		return len(found) < proxy.MaxFound
+	})
+	stats.Found = found
+	return stats, err
+}
+
+// reconcile is Reconcile, and tells differs what it finds until that returns false.
+func (w *Writer) reconcile(ctx context.Context, s *proxy.State, differs func(proxy.Difference) (more bool)) (proxy.Stats, error) {
 	w.slots = nil
 	w.rules.settings = s.Settings()
+	var err error
+	if w.rules.others, err = w.readPrecedence(); err != nil {
+		return proxy.Stats{}, w.opts.explain(err)
+	}
+	w.stand.Store(&w.rules.others)
 	clear(w.refs)
 	clear(w.ranges)
 	w.batch.reset()
 	chains := w.rules.chains()
 
-	t, err := w.openTable(chains)
+	t, err := w.openTable(chains, differs)
 	if err != nil {
 		return proxy.Stats{}, err
 	}
 	r := reconciler{w: w, state: s, hooked: true, whole: t.replaced, have: map[elemKey]digest{}, ends: map[elemKey]netip.Addr{}, seed: maphash.MakeSeed()}
+	if len(t.sets) > 0 {
+		r.differs = differs
+		if err := r.readChains(&t); err != nil {
+			return proxy.Stats{}, err
+		}
+	}
+	w.stands = t.chains
 	for _, c := range chains {
 		if _, ok := t.chains[c.name]; !ok {
 			r.hooked = t.replaced
@@ -67,21 +90,29 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 // openTable makes sure that there is a table that is ours to change, and returns
 // what is in it. A table that cannot be gone on with is replaced within the
 // transaction that the caller goes on to fill.
-func (w *Writer) openTable(chains []chainDef) (kernelTable, error) {
+func (w *Writer) openTable(chains []chainDef, differs func(proxy.Difference) bool) (kernelTable, error) {
 	t, err := w.readTable()
 	if err != nil {
 		return t, err
 	}
+	table := proxy.Difference{What: "table", Where: in(w.opts.Family, ""), Want: tableComment}
 	if t.exists {
 		if err := w.claim(&t); err != nil {
 			return t, err
 		}
 		why := t.fits(w.batch.defs, chains)
 		if why == "" {
+			if t.flags&dormant != 0 {
+				table.Want, table.Have = "", "flags dormant"
+				differs(table)
+				w.batch.newTable(TableName, t.flags&^dormant)
+			}
 			return t, nil
 		}
+		table.Have = why
 		w.log.Warn("table is made anew", "table", TableName, "family", w.opts.Family, "reason", why)
 	}
+	differs(table)
 	var flags uint32
 	if !w.opts.Shared {
 		if flags, err = w.ownership(); err != nil {
@@ -131,6 +162,11 @@ type reconciler struct {
 	ends  map[elemKey]netip.Addr
 	seed  maphash.Seed
 	stats proxy.Stats
+	// differs is told what the kernel has not as it should; nil if nobody wants to know, or everything is written anew.
+	differs func(proxy.Difference) (more bool)
+	// was are the chains and rules that the kernel had.
+	was      map[string]kernelChain
+	wasRules map[string][]parsedRule
 }
 
 // digest stands for an elemValue. A collision would leave one element wrong, once in 2^64 comparisons.
@@ -190,7 +226,7 @@ func (r *reconciler) hook(chains []chainDef) error {
 	b := r.w.batch
 	for _, c := range chains {
 		if c.hook != nil {
-			b.newChain(c.name, c.hook)
+			r.w.putChain(b, c)
 			if err := b.setRules(c.name, c.rules); err != nil {
 				return err
 			}
@@ -212,6 +248,7 @@ func (r *reconciler) want(k elemKey, v elemValue) error {
 		r.stats.Unchanged++
 		return nil
 	case had:
+		r.element(k, &v, true)
 		r.w.batch.deleteElement(k, elemValue{end: r.ends[k]})
 		if k.set == serviceIPs {
 			counted := map[elemKey]counts{}
@@ -219,6 +256,8 @@ func (r *reconciler) want(k elemKey, v elemValue) error {
 			r.w.batch.addCounted(k, v, counted[k])
 			return nil
 		}
+	default:
+		r.element(k, &v, false)
 	}
 	r.w.batch.addElement(k, v)
 	return nil
@@ -251,6 +290,7 @@ func (r *reconciler) elements(ctx context.Context) error {
 	}
 	// What the kernel has too much.
 	for k := range r.have {
+		r.element(k, nil, true)
 		r.w.batch.deleteElement(k, elemValue{end: r.ends[k]})
 		if err := r.cut(ctx); err != nil {
 			return err
@@ -291,6 +331,9 @@ func (r *reconciler) finish(t *kernelTable, chains []chainDef) error {
 	for c := range w.refs {
 		known[c.String()] = true
 	}
+	if err := r.compareChains(chains); err != nil {
+		return err
+	}
 	// A chain can go only after the ones whose rules lead to it: those that need another first.
 	for _, leading := range []bool{true, false} {
 		for name := range t.chains {
@@ -300,6 +343,9 @@ func (r *reconciler) finish(t *kernelTable, chains []chainDef) error {
 		}
 	}
 	wrong := w.pools.allowed(r.state)
+	if w.dry {
+		return r.compareAffinity(wrong)
+	}
 	if len(t.sets) > 0 {
 		if err := w.forgetWith(w.batch, wrong); err != nil {
 			return err

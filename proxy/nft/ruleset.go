@@ -20,13 +20,13 @@ type hook struct {
 }
 
 // The priorities. DNAT and SNAT are where nft's `dstnat` and `srcnat` are
-// (linux/netfilter_ipv4.h); the checks before DNAT stand a little before it,
+// (linux/netfilter_ipv4.h), or before other programs' nat chains (see precedence); the checks before DNAT stand a little before it,
 // the answers a little behind it, and so before other tables' filters.
 const (
-	priorityBeforeDNAT = -110
-	priorityDNAT       = -100
-	priorityAfterDNAT  = -90
-	prioritySNAT       = 100
+	beforeDNAT        = 10
+	priorityDNAT      = -100
+	priorityAfterDNAT = -90
+	prioritySNAT      = 100
 )
 
 // rule is the expressions of one rule and its comment.
@@ -49,6 +49,7 @@ type ruleset struct {
 	family   proxy.Family
 	defs     *[setCount]setDef
 	settings proxy.Settings
+	others   precedence
 }
 
 // register returns the n-th 32-bit register (enum nft_registers).
@@ -269,17 +270,17 @@ func (r *ruleset) chains() []chainDef {
 			{exprs: []expr.Any{r.saddr(0), r.daddr(r.addrRegisters()), r.inSet(hairpin), masq()}, comment: "a pod that reaches itself"},
 			original(masquerade),
 		}},
-		{name: "source-ranges-prerouting", hook: &hook{"filter", unix.NF_INET_PRE_ROUTING, priorityBeforeDNAT}, rules: []rule{{exprs: restricted}}, usesRanges: true},
-		{name: "source-ranges-output", hook: &hook{"filter", unix.NF_INET_LOCAL_OUT, priorityBeforeDNAT}, rules: []rule{{exprs: restricted}}, usesRanges: true},
+		{name: "source-ranges-prerouting", hook: r.natHook(unix.NF_INET_PRE_ROUTING).before(), rules: []rule{{exprs: restricted}}, usesRanges: true},
+		{name: "source-ranges-output", hook: r.natHook(unix.NF_INET_LOCAL_OUT).before(), rules: []rule{{exprs: restricted}}, usesRanges: true},
 		{name: "answers-input", hook: &hook{"filter", unix.NF_INET_LOCAL_IN, priorityAfterDNAT}, rules: toAnswers},
 		{name: "answers-forward", hook: &hook{"filter", unix.NF_INET_FORWARD, priorityAfterDNAT}, rules: toAnswers},
 		{name: "answers-output", hook: &hook{"filter", unix.NF_INET_LOCAL_OUT, priorityAfterDNAT}, rules: toAnswers},
-		{name: "nat-postrouting", hook: &hook{"nat", unix.NF_INET_POST_ROUTING, prioritySNAT}, rules: []rule{
+		{name: "nat-postrouting", hook: r.natHook(unix.NF_INET_POST_ROUTING), rules: []rule{
 			{exprs: join(statusDNAT(), []expr.Any{leadTo(expr.VerdictGoto, "after-dnat")})}}},
-		{name: "nat-input", hook: &hook{"nat", unix.NF_INET_LOCAL_IN, prioritySNAT}, rules: []rule{
+		{name: "nat-input", hook: r.natHook(unix.NF_INET_LOCAL_IN), rules: []rule{
 			{exprs: join(statusDNAT(), r.originalFrontend(), []expr.Any{r.vmap(affinityTimeouts)})}}},
-		{name: "nat-prerouting", hook: &hook{"nat", unix.NF_INET_PRE_ROUTING, priorityDNAT}, rules: append(r.seePods(), dispatch(serviceIPs))},
-		{name: "nat-output", hook: &hook{"nat", unix.NF_INET_LOCAL_OUT, priorityDNAT}, rules: []rule{dispatch(serviceIPs)}},
+		{name: "nat-prerouting", hook: r.natHook(unix.NF_INET_PRE_ROUTING), rules: append(r.seePods(), dispatch(serviceIPs))},
+		{name: "nat-output", hook: r.natHook(unix.NF_INET_LOCAL_OUT), rules: []rule{dispatch(serviceIPs)}},
 	}
 }
 

@@ -19,8 +19,17 @@ type kernelTable struct {
 	// replaced says that the table was thrown away for a new one.
 	replaced bool
 	sets     map[string]kernelSet
-	chains   map[string]hook // the zero hook for a regular chain
+	chains   map[string]kernelChain
 }
+
+// kernelChain is a chain that the kernel has.
+type kernelChain struct {
+	hook // the zero hook for a regular chain
+	drop bool
+}
+
+// dormant is a table that packets do not see (NFT_TABLE_F_DORMANT of linux/netfilter/nf_tables.h).
+const dormant = 1
 
 type kernelSet struct{ flags, keyLen, dataLen uint32 }
 
@@ -58,8 +67,8 @@ func (w *Writer) readTable() (kernelTable, error) {
 	if err != nil {
 		return t, fmt.Errorf("list the sets of table %s: %w", TableName, err)
 	}
-	err = w.eachInTable(unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_NAME, func() { t.chains = map[string]hook{} },
-		func(name string, attrs []byte) { t.chains[name] = parseHook(attrs) })
+	err = w.eachInTable(unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_NAME, func() { t.chains = map[string]kernelChain{} },
+		func(name string, attrs []byte) { t.chains[name] = parseChainState(attrs) })
 	if err != nil {
 		return t, fmt.Errorf("list the chains of table %s: %w", TableName, err)
 	}
@@ -98,6 +107,16 @@ func parseSet(attrs []byte) (s kernelSet) {
 		}
 	})
 	return s
+}
+
+func parseChainState(attrs []byte) (c kernelChain) {
+	eachAttr(attrs, func(typ uint16, v []byte) {
+		if typ == unix.NFTA_CHAIN_POLICY {
+			c.drop = be32(v) == nfDrop
+		}
+	})
+	c.hook = parseHook(attrs)
+	return c
 }
 
 // parseHook returns the zero hook for a regular chain.
@@ -145,13 +164,9 @@ func (t *kernelTable) fits(defs [setCount]setDef, chains []chainDef) string {
 		}
 	}
 	for _, c := range chains {
-		got, ok := t.chains[c.name]
-		want := hook{}
-		if c.hook != nil {
-			want = *c.hook
-		}
-		if ok && got != want {
-			return "chain " + c.name + " has another hook"
+		// A base chain at another place is made anew; a regular one cannot be, while elements lead to it.
+		if got, ok := t.chains[c.name]; ok && (got.hook == hook{}) != (c.hook == nil) {
+			return fmt.Sprintf("chain %s has %v", c.name, got.hook)
 		}
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +49,12 @@ type Writer struct {
 	ranges sourceRangeSet
 	// rules has the settings of the last Reconcile.
 	rules ruleset
+	// stand are the nat chains of other programs that ours stand before, for Watch.
+	stand atomic.Pointer[precedence]
+	// stands are the chains that the kernel had when Reconcile began.
+	stands map[string]kernelChain
+	// dry: nothing is written.
+	dry bool
 }
 
 var _ proxy.Writer = (*Writer)(nil)
@@ -60,21 +67,30 @@ func New(opts Options) (*Writer, error) {
 	if opts.Peers == nil {
 		opts.Peers = &Peers{}
 	}
-	c, err := dial(opts.NetNS)
+	w, err := open(opts)
 	if err != nil {
 		return nil, err
 	}
-	opts.Peers.add(c.portID())
-	w := &Writer{
-		opts: opts, log: opts.Log, conn: c, batch: newBatch(opts.Family, &c.seq),
-		refs: map[chain]int{}, pools: affinityPools{}, ranges: sourceRangeSet{},
-	}
-	w.rules = ruleset{family: opts.Family, defs: &w.batch.defs}
+	opts.Peers.add(w.conn.portID())
 	if w.slots, err = w.readSlots(); err != nil {
 		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.
 		w.log.Debug("kernel's slots not read", "family", opts.Family, "error", err)
 		w.slots = nil
 	}
+	return w, nil
+}
+
+// open makes a writer that knows nothing of the kernel yet.
+func open(opts Options) (*Writer, error) {
+	c, err := dial(opts.NetNS)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		opts: opts, log: opts.Log, conn: c, batch: newBatch(opts.Family, &c.seq),
+		refs: map[chain]int{}, pools: affinityPools{}, ranges: sourceRangeSet{},
+	}
+	w.rules = ruleset{family: opts.Family, defs: &w.batch.defs}
 	return w, nil
 }
 

@@ -1,0 +1,147 @@
+package nft
+
+import (
+	"fmt"
+	"slices"
+
+	"sluice/proxy"
+)
+
+// putChain creates a chain, moves it to where it belongs, or leaves it as it is.
+func (w *Writer) putChain(b *batch, c chainDef) {
+	if has, ok := w.stands[c.name]; ok && c.hook != nil && has.hook != *c.hook {
+		b.dropChain(c.name)
+		delete(w.stands, c.name) // it is moved once
+	}
+	b.newChain(c.name, c.hook)
+}
+
+// tell tells of a difference, unless nobody wants to know.
+func (r *reconciler) tell(d proxy.Difference) {
+	if r.differs != nil && !r.differs(d) {
+		r.differs = nil
+	}
+}
+
+// element tells of an element that is missing, another, or too much (want is nil).
+func (r *reconciler) element(k elemKey, want *elemValue, had bool) {
+	if r.differs == nil {
+		return
+	}
+	def := &r.w.batch.defs[k.set]
+	d := proxy.Difference{What: "element", Where: in(r.w.opts.Family, def.name)}
+	if want != nil {
+		d.Want = def.element(k, *want)
+	}
+	if had {
+		is, have, _, found, _ := r.w.askElement(k) // where that fails its key is all there is to say
+		if !found {
+			is, have = k, elemValue{end: r.ends[k]}
+		}
+		d.Have = def.element(is, have)
+	}
+	r.tell(d)
+}
+
+// readChains notes which chains and rules the kernel has, before any is written.
+func (r *reconciler) readChains(t *kernelTable) (err error) {
+	r.was = map[string]kernelChain{}
+	for name, c := range t.chains {
+		r.was[name] = c
+	}
+	r.wasRules, err = r.w.readRules()
+	return err
+}
+
+// compareChains tells which chains and rules the kernel had not as they should be. It is known only when all elements were
+// gone through which counted chains there must be.
+func (r *reconciler) compareChains(chains []chainDef) error {
+	if r.differs == nil {
+		return nil
+	}
+	all := slices.Clone(chains)
+	for c := range r.w.refs {
+		all = append(all, chainDef{name: c.String(), rules: r.w.rules.counted(c)})
+	}
+	known := map[string]bool{}
+	for _, c := range all {
+		known[c.name] = true
+		if err := r.compareChain(&c); err != nil {
+			return err
+		}
+	}
+	for name, c := range r.was {
+		if !known[name] {
+			r.tell(proxy.Difference{What: "chain", Where: in(r.w.opts.Family, name), Have: c.String()})
+		}
+	}
+	return nil
+}
+
+func (r *reconciler) compareChain(c *chainDef) error {
+	where := in(r.w.opts.Family, c.name)
+	var want hook
+	if c.hook != nil {
+		want = *c.hook
+	}
+	was, exists := r.was[c.name]
+	switch {
+	case !exists:
+		r.tell(proxy.Difference{What: "chain", Where: where, Want: want.String()})
+		return nil
+	case was.hook != want:
+		d := proxy.Difference{What: "chain", Where: where, Want: want.String(), Have: was.hook.String()}
+		if other := r.w.rules.others[want.num]; want.typ == "nat" && other.found && other.chain.Priority <= was.priority {
+			d.Have += fmt.Sprintf(", behind chain %s %s %s of priority %d", other.chain.Family, other.chain.Table, other.chain.Name, other.chain.Priority)
+		}
+		r.tell(d)
+	case was.drop:
+		r.tell(proxy.Difference{What: "chain", Where: where, Want: "policy accept", Have: "policy drop"})
+	}
+	rules := make([]parsedRule, len(c.rules))
+	for i := range c.rules {
+		var err error
+		if rules[i], err = c.rules[i].parsed(r.w.opts.Family); err != nil {
+			return fmt.Errorf("encode a rule of chain %s: %w", c.name, err)
+		}
+	}
+	r.compareRules(where, rules, r.wasRules[c.name])
+	return nil
+}
+
+// compareRules tells which rules are not there, and which are too much. Rules in another order are both.
+func (r *reconciler) compareRules(where string, want, have []parsedRule) {
+	same := func(a, b parsedRule) bool { return a.comment == b.comment && slices.Equal(a.ops, b.ops) }
+	for len(want) > 0 && len(have) > 0 && same(want[0], have[0]) {
+		want, have = want[1:], have[1:]
+	}
+	for len(want) > 0 && len(have) > 0 && same(want[len(want)-1], have[len(have)-1]) {
+		want, have = want[:len(want)-1], have[:len(have)-1]
+	}
+	for i := range max(len(want), len(have)) {
+		d := proxy.Difference{What: "rule", Where: where}
+		if i < len(want) {
+			d.Want = ruleText(want[i], nil)
+		}
+		if i < len(have) {
+			d.Have = ruleText(have[i], nil)
+		}
+		if d.Want == d.Have { // one of them does what its text does not show
+			d.Have += fmt.Sprintf(" (as the kernel has it: %+v)", have[i].ops)
+		}
+		r.tell(d)
+	}
+}
+
+// compareAffinity tells which clients are bound to an endpoint that they may not have.
+func (r *reconciler) compareAffinity(wrong func(affinityEntry) bool) error {
+	if r.differs == nil {
+		return nil
+	}
+	found, err := r.w.boundClients(wrong)
+	def := &r.w.batch.defs[affinity]
+	for _, c := range found {
+		r.tell(proxy.Difference{What: "element", Where: in(r.w.opts.Family, def.name), Have: def.element(c.key, c.value)})
+	}
+	return err
+}
