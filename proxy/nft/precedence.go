@@ -8,7 +8,7 @@ import (
 	"sluice/proxy"
 )
 
-// precedence is, by hook, the first of the nat chains of other programs: which of several changes a connection's addresses
+// precedence is, by hook, the first of the nat chains that ours must stand before: which of several changes a connection's addresses
 // first is all that counts, for each is changed once only. Service traffic is sluice's, so its chains stand before them, as
 // kube-proxy puts its jumps before all other rules.
 type precedence [unix.NF_INET_NUMHOOKS]struct {
@@ -20,9 +20,12 @@ type precedence [unix.NF_INET_NUMHOOKS]struct {
 // stand behind, is at -200 (NF_IP_PRI_CONNTRACK of linux/netfilter_ipv4.h, nf_tables_chain_type_lookup's callers).
 const firstNAT = -199 + beforeDNAT
 
-// note takes in a chain of any program.
+// note takes in a chain of any program. Ours stay where they are, if that is far enough before the others.
 func (p *precedence) note(c BaseChain, f proxy.Family) {
-	if c.Type != "nat" || c.Table == TableName || c.Family != "inet" && c.Family != familyName(f) || c.Hook >= uint32(len(p)) {
+	if c.Table == TableName {
+		c.Priority++
+	}
+	if c.Type != "nat" || c.Family != "inet" && c.Family != familyName(f) || c.Hook >= uint32(len(p)) {
 		return
 	}
 	if at := &p[c.Hook]; !at.found || c.Priority < at.chain.Priority {
