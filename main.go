@@ -15,6 +15,7 @@ func main() {
 		cmd.Status(),
 		cmd.Get(),
 		cmd.Explain(),
+		cmd.Diff(),
 		cmd.Top(),
 		cmd.Check(),
 		cmd.Cleanup(),

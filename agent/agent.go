@@ -74,7 +74,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	defer cancel()
 	for _, p := range l.proxiers {
 		p.watch = func() {
-			if err := p.writer.Watch(ctx, func() { post(ctx, l.foreign, p) }); err != nil {
+			if err := p.writer.Watch(ctx, func(by proxy.Program) { post(ctx, l.foreign, foreignChange{p, by}) }); err != nil {
 				p.log.Warn("changes by other programs are not noticed", "error", err)
 			}
 		}
@@ -130,7 +130,7 @@ func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 	l := &loop{
 		cfg: cfg, log: log, started: time.Now(), node: planner,
 		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
-		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan *proxier), calls: make(chan func()),
+		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan foreignChange), calls: make(chan func()),
 		restart: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	l.release = l.releaseTime()

@@ -55,7 +55,7 @@ type loop struct {
 
 	batches chan batch
 	addrs   chan nodeaddr.Facts
-	foreign chan *proxier
+	foreign chan foreignChange
 	calls   chan func()
 	restart chan struct{} // the source is to begin anew
 	ended   chan struct{} // closed when run returns
@@ -138,8 +138,8 @@ func (l *loop) run(ctx context.Context) {
 		case f := <-l.addrs:
 			l.facts = &f
 			l.node.changed = true
-		case p := <-l.foreign:
-			l.mend(p)
+		case c := <-l.foreign:
+			l.mend(c)
 		case <-l.store.Lost():
 			l.lost()
 		case call := <-l.calls:
@@ -193,21 +193,6 @@ func (l *loop) lost() {
 	case l.restart <- struct{}{}:
 	default: // it is about to anyway
 	}
-}
-
-// repairLogPause is how long one line of the log stands for all repairs: programs that fight make one each second.
-const repairLogPause = time.Minute
-
-// mend handles the news that another program changed our rules.
-func (l *loop) mend(p *proxier) {
-	now := time.Now()
-	p.repairs++
-	l.metrics.Repaired(p.family)
-	if p.mendQuietly = now.Sub(p.repairLogged) < repairLogPause; !p.mendQuietly {
-		p.repairLogged = now
-		p.log.Warn("another program changed sluice's rules; they are compared and mended, each time it happens", "times", p.repairs)
-	}
-	p.mustReconcile(now)
 }
 
 // write brings into the kernel what is due. A change that comes alone is written

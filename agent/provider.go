@@ -47,6 +47,7 @@ func (l *loop) status() status.Status {
 		}
 		f := p.status()
 		s.Families = append(s.Families, f)
+		s.Drift = append(s.Drift, p.drift.last...)
 		if f.Services > 0 || s.Detection == "" { // a family that no Service uses is of no interest
 			s.Detection = strings.TrimSpace(s.Detection + "\n" + p.detection)
 		}
@@ -86,7 +87,7 @@ func (l *loop) cacheStatus() status.Cache {
 func (p *proxier) status() status.Family {
 	f := status.Family{
 		Family: p.family, LastSync: p.lastSync, LastSyncDuration: p.lastTook, LastError: p.lastError,
-		Pending: !p.queued.IsZero(), Repairs: p.repairs,
+		Pending: !p.queued.IsZero(), Repairs: p.drift.repairs,
 	}
 	if p.failures > 0 {
 		f.RetryAt = p.retryAt

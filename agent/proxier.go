@@ -46,10 +46,7 @@ type proxier struct {
 	lastError string
 	lastSync  time.Time
 	lastTook  time.Duration
-	repairs   int
-	// repairLogged is when a repair was logged last; mendQuietly says that the one that waits is not.
-	repairLogged time.Time
-	mendQuietly  bool
+	drift     drift
 	// detection is the choice that was logged last.
 	detection string
 }
@@ -155,14 +152,18 @@ func (p *proxier) write(ctx context.Context) bool {
 	}
 	level := slog.LevelDebug
 	if whole {
-		if !p.mendQuietly {
+		if !p.drift.quietly {
 			level = slog.LevelInfo
 		}
 		p.flowCheck = p.flows != nil // flows may have begun while the kernel was not as it should be
 	}
+	if p.drift.waits && len(stats.Found) > 0 {
+		p.log.Log(ctx, level, "what another program had changed", "changes", changesOf(stats.Found))
+	}
+	p.drift.mended(p.family, stats.Found, now)
 	p.log.Log(ctx, level, "rules written", "added", stats.Added, "removed", stats.Removed, "unchanged", stats.Unchanged,
 		"took", now.Sub(start).Round(time.Microsecond), "waited", now.Sub(p.queued).Round(time.Microsecond))
-	p.reconcile, p.mendQuietly, p.failures, p.lastError = false, false, 0, ""
+	p.reconcile, p.drift.quietly, p.failures, p.lastError = false, false, 0, ""
 	p.queued, p.retryAt = time.Time{}, time.Time{}
 	p.lastSync, p.lastTook = now, now.Sub(start)
 	p.publisher.tracker.Updated(p.family)

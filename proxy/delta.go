@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 )
 
@@ -39,6 +40,22 @@ type Stats struct {
 // MaxFound bounds Stats.Found.
 const MaxFound = 20
 
+// Program is who changed rules, as far as the kernel tells; the zero Program is not known.
+type Program struct {
+	PID  int
+	Name string
+}
+
+func (p Program) String() string {
+	switch {
+	case p.Name == "":
+		return "unknown"
+	case p.PID == 0:
+		return p.Name
+	}
+	return fmt.Sprintf("%s (pid %d)", p.Name, p.PID)
+}
+
 // Writer brings the desired state of one family into a kernel. Its methods are
 // called from one goroutine.
 type Writer interface {
@@ -54,7 +71,7 @@ type Writer interface {
 	Cleanup(ctx context.Context) error
 	// Watch calls changed whenever another program has changed what the writer wrote,
 	// until ctx ends. The call comes from a goroutine of the writer, at most once per burst.
-	Watch(ctx context.Context, changed func()) error
+	Watch(ctx context.Context, changed func(by Program)) error
 	// Close ends the writer and leaves its rules in place.
 	Close() error
 }

@@ -31,6 +31,18 @@ type Difference struct {
 	Have string `json:"have,omitempty"`
 }
 
+// String is the difference on one line.
+func (d Difference) String() string {
+	s := d.What + " " + d.Where
+	switch {
+	case d.Have == "":
+		return s + ": missing: " + d.Want
+	case d.Want == "":
+		return s + ": not ours: " + d.Have
+	}
+	return s + ": should be " + d.Want + ", is " + d.Have
+}
+
 // Tracer follows the first packet of a connection through rules.
 type Tracer interface {
 	// Trace returns all that can become of the packet: more than one outcome where the rules choose at random.

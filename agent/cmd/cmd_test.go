@@ -22,7 +22,7 @@ import (
 )
 
 func commands() []*cli.Command {
-	return []*cli.Command{Agent(), Status(), Get(), Explain(), Top(), Check(), Cleanup(), Version(), Completion()}
+	return []*cli.Command{Agent(), Status(), Get(), Explain(), Diff(), Top(), Check(), Cleanup(), Version(), Completion()}
 }
 
 // sluice runs a command as a shell would.
@@ -35,6 +35,7 @@ func sluice(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 type provider struct {
 	healthy bool
+	diff    status.Diff
 	err     error
 }
 
@@ -55,6 +56,8 @@ func (p provider) Counts(context.Context) (status.Counts, error) {
 		{Namespace: "default", Name: "kubernetes"}, {Namespace: "shop", Name: "web", Connections: 3},
 	}}, p.err
 }
+
+func (p provider) Diff(context.Context) (status.Diff, error) { return p.diff, p.err }
 
 func (p provider) Explain(_ context.Context, q status.Question) ([]status.Path, error) {
 	if q.Target == "nonsense" {
@@ -234,7 +237,7 @@ func TestDocuments(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	socket := serve(t, provider{})
 	for words, want := range map[string]string{ // _ is an empty word that is being typed
-		"_":                                 "agent check cleanup completion explain get help status top version",
+		"_":                                 "agent check cleanup completion diff explain get help status top version",
 		"c":                                 "check cleanup completion",
 		"--v":                               "--version",
 		"help ge":                           "get",

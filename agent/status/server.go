@@ -16,6 +16,7 @@ const (
 	pathServices  = "/services"
 	pathEndpoints = "/endpoints"
 	pathCounts    = "/counts"
+	pathDiff      = "/diff"
 	pathExplain   = "/explain" // with the parameters of a Question
 )
 
@@ -33,6 +34,11 @@ func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) er
 		return List[Endpoint]{nonNil(items)}, err
 	}))
 	mux.HandleFunc("GET "+pathCounts, answer(log, p.Counts))
+	mux.HandleFunc("GET "+pathDiff, answer(log, func(ctx context.Context) (Diff, error) {
+		d, err := p.Diff(ctx)
+		d.Items = nonNil(d.Items)
+		return d, err
+	}))
 	mux.HandleFunc("GET "+pathExplain, func(w http.ResponseWriter, r *http.Request) {
 		get := r.URL.Query().Get
 		answer(log, func(ctx context.Context) (List[Path], error) {

@@ -30,6 +30,7 @@ type provider struct {
 	status    Status
 	services  []Service
 	endpoints []Endpoint
+	diff      Diff
 	counts    Counts
 	err       error
 }
@@ -38,6 +39,7 @@ func (p *provider) Status(context.Context) (Status, error)        { return p.sta
 func (p *provider) Services(context.Context) ([]Service, error)   { return p.services, p.err }
 func (p *provider) Endpoints(context.Context) ([]Endpoint, error) { return p.endpoints, p.err }
 func (p *provider) Counts(context.Context) (Counts, error)        { return p.counts, p.err }
+func (p *provider) Diff(context.Context) (Diff, error)            { return p.diff, p.err }
 func (p *provider) Explain(_ context.Context, q Question) ([]Path, error) {
 	if q.Target == "" {
 		return nil, &QuestionError{"no target"}

@@ -113,6 +113,11 @@ func (s *Status) Sections(now time.Time) (all []Section) {
 	}
 	section("Problems", problems)
 	section("Not served", s.Conflicts)
+	var drift []string
+	for _, d := range s.Drift {
+		drift = append(drift, d.text(now))
+	}
+	section("Changed by other programs, and mended", drift)
 	return all
 }
 

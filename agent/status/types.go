@@ -25,6 +25,8 @@ type Provider interface {
 	Endpoints(ctx context.Context) ([]Endpoint, error)
 	// Counts says what the kernel counted for each Service.
 	Counts(ctx context.Context) (Counts, error)
+	// Diff compares the kernel with what it should be.
+	Diff(ctx context.Context) (Diff, error)
 	// Explain says what becomes of connections. A *QuestionError is about the question.
 	Explain(ctx context.Context, q Question) ([]Path, error)
 }
@@ -67,6 +69,9 @@ type Status struct {
 
 	// Families has one entry for each IP family that is written.
 	Families []Family `json:"families"`
+
+	// Drift are the last repairs of what other programs had changed, the latest of each family last.
+	Drift []Drift `json:"drift,omitempty"`
 
 	// Problems are what the source cannot take up at present.
 	Problems []source.Problem `json:"problems,omitempty"`

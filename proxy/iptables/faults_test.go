@@ -23,7 +23,7 @@ func TestFight(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		changed := make(chan struct{}, 100)
-		if err := w.Watch(ctx, func() { changed <- struct{}{} }); err != nil {
+		if err := w.Watch(ctx, func(proxy.Program) { changed <- struct{}{} }); err != nil {
 			t.Fatal(err)
 		}
 		serve := func(d time.Duration) { // as the agent's loop does
@@ -72,7 +72,7 @@ func TestSpelling(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 	defer cancel()
 	changed := make(chan struct{}, 100)
-	if err := w.Watch(ctx, func() { changed <- struct{}{} }); err != nil {
+	if err := w.Watch(ctx, func(proxy.Program) { changed <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	for ctx.Err() == nil {

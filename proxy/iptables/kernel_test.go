@@ -134,7 +134,7 @@ func TestIntruders(t *testing.T) {
 		changed := make(chan struct{}, 10)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		if err := w.Watch(ctx, func() { changed <- struct{}{} }); err != nil {
+		if err := w.Watch(ctx, func(proxy.Program) { changed <- struct{}{} }); err != nil {
 			t.Fatal(err)
 		}
 		noticed := func(within time.Duration) bool {

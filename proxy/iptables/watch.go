@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"sluice/proxy"
 )
 
 // tick is how often Watch looks whether rules may have changed, which costs one system call.
@@ -85,7 +87,7 @@ func (e *expectation) compared(changes int, before stamp, right bool) bool {
 
 // Watch implements proxy.Writer. There are no notifications of both variants: it looks once in a
 // second whether rules may have changed, and compares all of them if so.
-func (w *Writer) Watch(ctx context.Context, changed func()) error {
+func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) error {
 	s, err := w.openStamp()
 	if err != nil {
 		return err
@@ -103,7 +105,7 @@ func (w *Writer) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
+func (w *Writer) watch(ctx context.Context, s stamper, changed func(by proxy.Program)) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	var compared, notBefore time.Time
@@ -136,7 +138,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 			// To reconcile will fail as well, for all to see, and is tried again until it is known what the kernel has.
 			w.log.Debug("rules not compared", "family", w.opts.Family, "error", err)
 			asked = want.changes
-			changed()
+			changed(proxy.Program{}) // nobody tells who it was
 			continue
 		}
 		right := found == want.print
@@ -162,7 +164,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func()) {
 		}
 		repairs++
 		wrong, asked, notBefore = found, want.changes, now.Add(pause)
-		changed()
+		changed(proxy.Program{}) // nobody tells who it was
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"sluice/proxy"
 )
 
 // quiet is how long changes must have ceased before they are told of, and
@@ -22,7 +24,7 @@ const (
 
 // Watch implements proxy.Writer by nf_tables' notifications (group
 // NFNLGRP_NFTABLES). Those of the program's own changes are left out by their netlink ports.
-func (w *Writer) Watch(ctx context.Context, changed func()) error {
+func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) error {
 	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: w.opts.NetNS, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
 	if err != nil {
 		return fmt.Errorf("listen to nftables notifications: %w", err)
@@ -50,7 +52,7 @@ func (w *Writer) Watch(ctx context.Context, changed func()) error {
 			case <-ctx.Done():
 				return
 			case <-l.missed:
-				changed()
+				changed(proxy.Program{})
 			}
 		}
 	}()
@@ -75,8 +77,10 @@ func ignorePorts(nl *netlink.Conn, ports []uint32) error {
 	return nl.SetBPF(raw)
 }
 
-func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
-	var first time.Time // of the burst that is not told of yet
+func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by proxy.Program)) {
+	var by proxy.Program // who made the last change that concerns us
+	var unnamed bool     // that is to be told yet
+	var first time.Time  // of the burst that is not told of yet
 	for ctx.Err() == nil {
 		if first.IsZero() {
 			_ = nl.SetReadDeadline(time.Time{})
@@ -94,29 +98,69 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func()) {
 			}
 		}
 		for _, m := range msgs {
-			ours = ours || w.concerns(m)
+			switch {
+			case w.concerns(m):
+				ours, unnamed, by = true, true, proxy.Program{}
+			case unnamed && uint16(m.Header.Type) == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN:
+				unnamed, by = false, programOf(m) // it ends what one transaction changed
+			}
 		}
 		switch {
 		case ours && first.IsZero():
 			first = time.Now()
 		case !first.IsZero() && (len(msgs) == 0 || time.Since(first) > loud):
 			first = time.Time{}
-			changed()
+			changed(by)
+			by, unnamed = proxy.Program{}, false
 		}
 	}
 }
 
-// concerns tells whether a notification is about our table.
+// programOf reads who made a transaction from the notification that ends it.
+func programOf(m netlink.Message) (p proxy.Program) {
+	eachAttr(m.Data[min(nfgenmsgLen, len(m.Data)):], func(typ uint16, v []byte) {
+		switch typ {
+		case unix.NFTA_GEN_PROC_PID:
+			p.PID = int(be32(v))
+		case unix.NFTA_GEN_PROC_NAME:
+			p.Name = cString(v)
+		}
+	})
+	return p
+}
+
+// wordOf is nft's word for a family of chains that see IP packets.
+func wordOf(family byte) string {
+	for _, f := range inetFamilies {
+		if f.number == family {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// concerns tells whether a notification is about our table, or about a nat chain of another program that now comes before ours.
 func (w *Writer) concerns(m netlink.Message) bool {
-	if len(m.Data) < nfgenmsgLen || m.Data[0] != nfproto(w.opts.Family) {
+	if len(m.Data) < nfgenmsgLen {
 		return false
 	}
 	typ := uint16(m.Header.Type)
 	if typ>>8 != unix.NFNL_SUBSYS_NFTABLES || typ&0xff == unix.NFT_MSG_NEWGEN {
 		return false
 	}
+	attrs := m.Data[nfgenmsgLen:]
+	if typ&0xff == unix.NFT_MSG_NEWCHAIN {
+		if c, base := parseBaseChain(attrs); base && c.Table != TableName {
+			c.Family = wordOf(m.Data[0])
+			stand := w.stand.Load()
+			return stand != nil && stand.comesFirst(c, w.opts.Family)
+		}
+	}
+	if m.Data[0] != nfproto(w.opts.Family) {
+		return false
+	}
 	table := ""
-	eachAttr(m.Data[nfgenmsgLen:], func(typ uint16, v []byte) {
+	eachAttr(attrs, func(typ uint16, v []byte) {
 		if typ == 1 { // NFTA_TABLE_NAME, and the table's name in every other kind of object
 			table = cString(v)
 		}

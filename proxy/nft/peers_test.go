@@ -32,7 +32,7 @@ func watched(t *testing.T, n *lab.Namespace) (writers []*Writer, told []chan str
 	}
 	for _, w := range writers {
 		changed := make(chan struct{}, 10)
-		if err := w.Watch(t.Context(), func() { changed <- struct{}{} }); err != nil {
+		if err := w.Watch(t.Context(), func(proxy.Program) { changed <- struct{}{} }); err != nil {
 			t.Fatal(err)
 		}
 		told = append(told, changed)

@@ -287,7 +287,7 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		changed := make(chan struct{}, 10)
-		if err := w.Watch(ctx, func() { changed <- struct{}{} }); err != nil {
+		if err := w.Watch(ctx, func(proxy.Program) { changed <- struct{}{} }); err != nil {
 			t.Fatal(err)
 		}
 		for _, harm := range harms {

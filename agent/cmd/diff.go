@@ -1,0 +1,50 @@
+package cmd
+
+import (
+	"github.com/urfave/cli/v2"
+)
+
+// Diff compares the kernel with what it should have.
+func Diff() *cli.Command {
+	flags := newConfigFlags("socket", "config")
+	output := outputFlag("json or yaml; a text for people without", "json", "yaml")
+	return &cli.Command{
+		Name:      "diff",
+		Usage:     "compare the kernel's rules with what they should be",
+		UsageText: "sluice diff [-o json|yaml]",
+		Description: "Asks the running agent on its socket. Reads all rules, maps and their elements\n" +
+			"back from the kernel, and changes nothing: the agent mends by itself what it\n" +
+			"hears of. With nftables only.\n\n" +
+			"Exit codes: 0 no difference, 1 differences or no answer, 2 wrong arguments, 3 no\n" +
+			"agent is running.\n\n" +
+			"Examples:\n" +
+			"   sluice diff\n" +
+			"   sluice diff -o json | jq .count",
+		Flags: flags.and(output),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return unexpectedArgument(c.Args().First())
+			}
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			client, err := newClient(flags)
+			if err != nil {
+				return err
+			}
+			d, err := client.Diff(c.Context)
+			if err != nil {
+				return askError(err)
+			}
+			if output.last() == "" {
+				err = d.Write(c.App.Writer)
+			} else {
+				err = writeDocument(c.App.Writer, output.last(), d)
+			}
+			if err == nil && d.Count > 0 {
+				err = &exitError{code: exitFailure} // the text has said why
+			}
+			return err
+		},
+	}
+}
