@@ -141,7 +141,7 @@ func (s *writerSubject) Settled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if stats.Added+stats.Removed > 0 {
+	if stats.Added+stats.Removed > 0 || len(stats.Found) > 0 {
 		return fmt.Errorf("the changes did not bring the kernel to the state: Reconcile had to do %+v", stats)
 	}
 	return nil
