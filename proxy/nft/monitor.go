@@ -34,9 +34,12 @@ func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) erro
 		w.opts.Peers.forget(l)
 		nl.Close()
 	}
-	if err := ignorePorts(nl, w.opts.Peers.listen(l)); err != nil {
+	if err := ignore(nl, w.opts.Peers.listen(l)); err != nil {
 		end()
 		return fmt.Errorf("filter nftables notifications: %w", err)
+	}
+	if err := w.opts.Peers.openMakers(ctx, w.opts.NetNS); err != nil {
+		w.log.Debug("which programs change rules is not told", "error", err)
 	}
 	// A large change by another program must fit; what does not is noticed by ENOBUFS.
 	_ = nl.SetReadBuffer(receiveBuffer)
@@ -59,18 +62,40 @@ func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) erro
 	return nil
 }
 
-// ignorePorts keeps the messages about this program's changes from a socket, so
+// ignore keeps the messages about this program's changes from a socket, so
 // that large transactions of its own do not make it overflow. All messages of a
-// transaction have the same port, and the kernel puts no two transactions into one datagram.
-func ignorePorts(nl *netlink.Conn, ports []uint32) error {
-	const portOffset = 12 // struct nlmsghdr's nlmsg_pid
+// transaction have the same port, and the kernel puts no two transactions into one datagram. Datagrams with one
+// message, about another table, are kept away, too: a program that changes its own rules all the time wakes nobody. So are
+// those that say who made a transaction, see makers.
+func ignore(nl *netlink.Conn, ports []uint32) error {
+	// The fields of struct nlmsghdr are in host byte order, and BPF loads words as big endian.
+	const lengthOffset, typeOffset, portOffset, tableOffset = 0, 4, 12, nlmsghdrLen + nfgenmsgLen + nlattrLen
+	drop, pass := bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: math.MaxUint32}
+	word := func(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
+	half := func(v uint16) uint32 {
+		return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, v)))
+	}
 	filter := []bpf.Instruction{bpf.LoadAbsolute{Off: portOffset, Size: 4}}
 	for _, port := range ports {
-		// BPF loads words as big endian; the field is in host byte order.
-		value := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, port))
-		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: value, SkipTrue: 1}, bpf.RetConstant{Val: 0})
+		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: word(binary.NativeEndian.AppendUint32(nil, port)), SkipTrue: 1}, drop)
 	}
-	raw, err := bpf.Assemble(append(filter, bpf.RetConstant{Val: math.MaxUint32}))
+	name := append([]byte(TableName), 0, 0)
+	low := uint32(lengthOffset) // of the length's lower half, byte by byte
+	high := low + 1
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		low, high = low+3, low+2
+	}
+	filter = append(filter,
+		bpf.LoadAbsolute{Off: typeOffset, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWGEN), SkipTrue: 1}, drop,
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWCHAIN), SkipTrue: 1}, pass,
+		bpf.LoadAbsolute{Off: high, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpShiftLeft, Val: 8}, bpf.TAX{},
+		bpf.LoadAbsolute{Off: low, Size: 1}, bpf.ALUOpX{Op: bpf.ALUOpOr}, bpf.TAX{},
+		bpf.LoadExtension{Num: bpf.ExtLen}, bpf.JumpIfX{Cond: bpf.JumpEqual, SkipTrue: 1}, pass, // several messages
+		bpf.LoadAbsolute{Off: tableOffset, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: word(name), SkipTrue: 1}, drop,
+		bpf.LoadAbsolute{Off: tableOffset + 4, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: word(name[4:]), SkipTrue: 1}, drop,
+		pass)
+	raw, err := bpf.Assemble(filter)
 	if err != nil {
 		return err
 	}
@@ -78,9 +103,8 @@ func ignorePorts(nl *netlink.Conn, ports []uint32) error {
 }
 
 func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by proxy.Program)) {
-	var by proxy.Program // who made the last change that concerns us
-	var unnamed bool     // that is to be told yet
-	var first time.Time  // of the burst that is not told of yet
+	var last uint16     // the generation of the last change that concerns us
+	var first time.Time // of the burst that is not told of yet
 	for ctx.Err() == nil {
 		if first.IsZero() {
 			_ = nl.SetReadDeadline(time.Time{})
@@ -98,11 +122,8 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by pr
 			}
 		}
 		for _, m := range msgs {
-			switch {
-			case w.concerns(m):
-				ours, unnamed, by = true, true, proxy.Program{}
-			case unnamed && uint16(m.Header.Type) == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN:
-				unnamed, by = false, programOf(m) // it ends what one transaction changed
+			if w.concerns(m) {
+				ours, last = true, generationOf(m.Data)
 			}
 		}
 		switch {
@@ -110,23 +131,9 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by pr
 			first = time.Now()
 		case !first.IsZero() && (len(msgs) == 0 || time.Since(first) > loud):
 			first = time.Time{}
-			changed(by)
-			by, unnamed = proxy.Program{}, false
+			changed(w.opts.Peers.maker(last))
 		}
 	}
-}
-
-// programOf reads who made a transaction from the notification that ends it.
-func programOf(m netlink.Message) (p proxy.Program) {
-	eachAttr(m.Data[min(nfgenmsgLen, len(m.Data)):], func(typ uint16, v []byte) {
-		switch typ {
-		case unix.NFTA_GEN_PROC_PID:
-			p.PID = int(be32(v))
-		case unix.NFTA_GEN_PROC_NAME:
-			p.Name = cString(v)
-		}
-	})
-	return p
 }
 
 // wordOf is nft's word for a family of chains that see IP packets.

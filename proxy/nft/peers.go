@@ -15,6 +15,7 @@ type Peers struct {
 	mu        sync.Mutex
 	ports     []uint32
 	listeners []*listener
+	makers    *makers
 }
 
 // listener is a socket that gets nf_tables' notifications.
