@@ -16,7 +16,9 @@ func NewInspector(o Options) *Inspector {
 	return &Inspector{o}
 }
 
-// Compare is proxy.Inspector's: it is a Reconcile that writes nothing.
+// Compare calls differs for everything in the kernel that is not as s wants it: for all that Reconcile would mend, one by
+// one, in no order. It is a Reconcile that writes nothing, on a connection of its own, so that it can be used beside a Writer. s must
+// have been planned with the kernel's slots (Writer.Slots).
 func (i *Inspector) Compare(ctx context.Context, s *proxy.State, differs func(proxy.Difference)) error {
 	w, err := open(i.opts)
 	if err != nil {
