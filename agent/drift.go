@@ -26,9 +26,9 @@ type drift struct {
 	by    proxy.Program
 	// last are the last repairs, the latest last.
 	last []status.Drift
-	// begun is when the repairs began that follow each other closely, and row how many there were.
-	begun time.Time
-	row   int
+	// latest is when the last repair was asked for, and row how many followed each other closely.
+	latest time.Time
+	row    int
 }
 
 const (
@@ -55,26 +55,24 @@ func (l *loop) mend(c foreignChange) {
 		p.log.Warn("another program changed sluice's rules; they are compared and mended, each time it happens", "program", c.by.String(), "times", d.repairs)
 	}
 	d.waits, d.by = true, c.by
-	if now.Sub(d.begun) > fightGap {
+	if now.Sub(d.latest) > fightGap {
 		d.row = 0
 	}
-	d.begun = now
+	d.latest = now
 	if d.row++; d.row > fightRepairs && p.failures == 0 {
 		p.retryAt = now.Add(min(fightShare*p.lastTook, fightPause))
 	}
 	p.mustReconcile(now)
 }
 
-// mended notes what a repair found.
-func (d *drift) mended(f proxy.Family, found []proxy.Difference, now time.Time) {
+// mended notes what a repair found, if one waited, and returns it in words.
+func (d *drift) mended(f proxy.Family, found []proxy.Difference, now time.Time) (changes []string) {
 	if !d.waits {
-		return
+		return nil
 	}
 	d.waits = false
-	entry := status.Drift{Family: f, Time: now, Times: 1, Fight: d.row > fightRepairs, Changes: changesOf(found)}
-	if d.by.Name != "" {
-		entry.Program = d.by.Name
-	}
+	changes = changesOf(found)
+	entry := status.Drift{Family: f, Time: now, Program: d.by.Name, Times: 1, Fight: d.row > fightRepairs, Changes: changes}
 	if n := len(d.last); n > 0 && d.last[n-1].Program == entry.Program && slices.Equal(d.last[n-1].Changes, entry.Changes) {
 		entry.Times += d.last[n-1].Times
 		d.last = d.last[:n-1]
@@ -83,6 +81,7 @@ func (d *drift) mended(f proxy.Family, found []proxy.Difference, now time.Time) 
 		d.last = slices.Delete(d.last, 0, 1)
 	}
 	d.last = append(d.last, entry)
+	return changes
 }
 
 // changesOf are the first of the differences, in words.

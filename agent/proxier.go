@@ -157,10 +157,9 @@ func (p *proxier) write(ctx context.Context) bool {
 		}
 		p.flowCheck = p.flows != nil // flows may have begun while the kernel was not as it should be
 	}
-	if p.drift.waits && len(stats.Found) > 0 {
-		p.log.Log(ctx, level, "what another program had changed", "changes", changesOf(stats.Found))
+	if changes := p.drift.mended(p.family, stats.Found, now); len(changes) > 0 {
+		p.log.Log(ctx, level, "what another program had changed", "changes", changes)
 	}
-	p.drift.mended(p.family, stats.Found, now)
 	p.log.Log(ctx, level, "rules written", "added", stats.Added, "removed", stats.Removed, "unchanged", stats.Unchanged,
 		"took", now.Sub(start).Round(time.Microsecond), "waited", now.Sub(p.queued).Round(time.Microsecond))
 	p.reconcile, p.drift.quietly, p.failures, p.lastError = false, false, 0, ""

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"sluice/agent/check"
+	"sluice/agent/top"
 )
 
 // maxFailures is the largest exit code of check: shells use those above.
@@ -39,7 +39,7 @@ func Check() *cli.Command {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
 			}
-			if err := checkOutput(output); err != nil {
+			if err := checkValue(output); err != nil {
 				return err
 			}
 			cfg, warnings, err := flags.load()
@@ -51,11 +51,7 @@ func Check() *cli.Command {
 			}
 			warnings = append(warnings, cfg.WithoutEffect()...)
 			r := check.Run(c.Context, check.Options{Config: cfg, Warnings: warnings, Root: "/", Now: time.Now()})
-			if output.last() == "" {
-				err = r.Write(c.App.Writer, colourful(c.App.Writer))
-			} else {
-				err = writeDocument(c.App.Writer, output.last(), r)
-			}
+			err = show(c.App.Writer, output, r, func(w io.Writer) error { return r.Write(w, colourful(w)) })
 			if err == nil && r.Failures > 0 {
 				err = &exitError{code: min(r.Failures, maxFailures)} // the text has said why
 			}
@@ -67,9 +63,8 @@ func Check() *cli.Command {
 // colourful tells whether w is a terminal whose user has nothing against colours (no-color.org).
 func colourful(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	if !ok || os.Getenv("NO_COLOR") != "" {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return top.IsTerminal(f)
 }

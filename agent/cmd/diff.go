@@ -2,6 +2,8 @@ package cmd
 
 import (
 	"github.com/urfave/cli/v2"
+
+	"sluice/agent/status"
 )
 
 // Diff compares the kernel with what it should have.
@@ -20,31 +22,7 @@ func Diff() *cli.Command {
 			"Examples:\n" +
 			"   sluice diff\n" +
 			"   sluice diff -o json | jq .count",
-		Flags: flags.and(output),
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return unexpectedArgument(c.Args().First())
-			}
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			client, err := newClient(flags)
-			if err != nil {
-				return err
-			}
-			d, err := client.Diff(c.Context)
-			if err != nil {
-				return askError(err)
-			}
-			if output.last() == "" {
-				err = d.Write(c.App.Writer)
-			} else {
-				err = writeDocument(c.App.Writer, output.last(), d)
-			}
-			if err == nil && d.Count > 0 {
-				err = &exitError{code: exitFailure} // the text has said why
-			}
-			return err
-		},
+		Flags:  flags.and(output),
+		Action: showAnswer(flags, output, status.Client.Diff, (*status.Diff).Write, func(d *status.Diff) bool { return d.Count > 0 }),
 	}
 }

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/urfave/cli/v2"
 
@@ -37,7 +38,7 @@ func Explain() *cli.Command {
 			return serviceNames(c, flags, "")
 		}),
 		Action: func(c *cli.Context) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkValue(output); err != nil {
 				return err
 			}
 			switch c.NArg() {
@@ -55,10 +56,7 @@ func Explain() *cli.Command {
 			if err != nil {
 				return askError(err)
 			}
-			if output.last() != "" {
-				return writeDocument(c.App.Writer, output.last(), status.List[status.Path]{Items: paths})
-			}
-			return status.WritePaths(c.App.Writer, paths)
+			return show(c.App.Writer, output, status.List[status.Path]{Items: paths}, func(w io.Writer) error { return status.WritePaths(w, paths) })
 		},
 	}
 }

@@ -41,7 +41,7 @@ func Get() *cli.Command {
 			return nil
 		}),
 		Action: func(c *cli.Context) error {
-			if err := checkOutput(output); err != nil {
+			if err := checkValue(output); err != nil {
 				return err
 			}
 			if c.NArg() > 2 {

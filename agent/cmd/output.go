@@ -1,21 +1,22 @@
 package cmd
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
+
+	"sluice/agent/status"
 )
 
 func outputFlag(usage string, values ...string) *flag {
 	return &flag{name: "output", alias: "o", placeholder: "FORMAT", usage: usage, values: values}
 }
-
-// checkOutput refuses an output format that the flag does not have; none is always allowed.
-func checkOutput(output *flag) error { return checkValue(output) }
 
 // checkValue refuses a value that is not one of the flag's; none is always allowed.
 func checkValue(f *flag) error {
@@ -23,6 +24,40 @@ func checkValue(f *flag) error {
 		return usageError(fmt.Errorf("--%s %q is not one of %s", f.name, v, strings.Join(f.values, ", ")))
 	}
 	return nil
+}
+
+// show writes doc in the format that was asked for, or as text for people without one.
+func show(w io.Writer, output *flag, doc any, text func(io.Writer) error) error {
+	if output.last() == "" {
+		return text(w)
+	}
+	return writeDocument(w, output.last(), doc)
+}
+
+// showAnswer is the action of a command without arguments that shows one document of the agent. Its exit code is that of a
+// failure if failed says so: the document has said why.
+func showAnswer[T any](flags configFlags, output *flag, ask func(status.Client, context.Context) (T, error), text func(*T, io.Writer) error, failed func(*T) bool) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.Args().Present() {
+			return unexpectedArgument(c.Args().First())
+		}
+		if err := checkValue(output); err != nil {
+			return err
+		}
+		client, err := newClient(flags)
+		if err != nil {
+			return err
+		}
+		doc, err := ask(client, c.Context)
+		if err != nil {
+			return askError(err)
+		}
+		err = show(c.App.Writer, output, doc, func(w io.Writer) error { return text(&doc, w) })
+		if err == nil && failed(&doc) {
+			err = &exitError{code: exitFailure}
+		}
+		return err
+	}
 }
 
 // writeDocument writes doc as "json" or "yaml".

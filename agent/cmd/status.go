@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"errors"
+	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,31 +25,9 @@ func Status() *cli.Command {
 			"   sluice status\n" +
 			"   sluice status -o json | jq .families",
 		Flags: flags.and(output),
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return unexpectedArgument(c.Args().First())
-			}
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			client, err := newClient(flags)
-			if err != nil {
-				return err
-			}
-			s, err := client.Status(c.Context)
-			if err != nil {
-				return askError(err)
-			}
-			if output.last() == "" {
-				err = s.Write(c.App.Writer, time.Now())
-			} else {
-				err = writeDocument(c.App.Writer, output.last(), s)
-			}
-			if err == nil && !s.Healthy {
-				err = &exitError{code: exitFailure} // the text has said why
-			}
-			return err
-		},
+		Action: showAnswer(flags, output, status.Client.Status,
+			func(s *status.Status, w io.Writer) error { return s.Write(w, time.Now()) },
+			func(s *status.Status) bool { return !s.Healthy }),
 	}
 }
 

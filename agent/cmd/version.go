@@ -21,7 +21,7 @@ func Version() *cli.Command {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
 			}
-			if err := checkOutput(output); err != nil {
+			if err := checkValue(output); err != nil {
 				return err
 			}
 			v := version.Get()

@@ -26,6 +26,16 @@ var inetFamilies = []struct {
 	name   string
 }{{unix.NFPROTO_IPV4, "ip"}, {unix.NFPROTO_IPV6, "ip6"}, {unix.NFPROTO_INET, "inet"}}
 
+// familyName is nft's word for a family that sees IP packets; empty for others.
+func familyName(number byte) string {
+	for _, f := range inetFamilies {
+		if f.number == number {
+			return f.name
+		}
+	}
+	return ""
+}
+
 // BaseChains lists the base chains of all tables. Where the kernel has no nf_tables there are none.
 func BaseChains(opts Options) ([]BaseChain, error) {
 	c, err := dial(opts.NetNS)

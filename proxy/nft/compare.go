@@ -1,11 +1,31 @@
 package nft
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"sluice/proxy"
 )
+
+// Compare calls differs for everything in the kernel that is not as s wants it: for all that Reconcile would mend, one by
+// one, in no order. It is a Reconcile that writes nothing, on a connection of its own, so that it can be used beside a Writer. s must
+// have been planned with the kernel's slots (Writer.Slots). Nothing is logged.
+func Compare(ctx context.Context, opts Options, s *proxy.State, differs func(proxy.Difference)) error {
+	opts.Log, opts.Peers = slog.New(slog.DiscardHandler), &Peers{}
+	w, err := open(opts)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	w.dry = true
+	_, err = w.reconcile(ctx, s, func(d proxy.Difference) bool {
+		differs(d)
+		return true
+	})
+	return err
+}
 
 // putChain creates a chain, moves it to where it belongs, or leaves it as it is.
 func (w *Writer) putChain(b *batch, c chainDef) {
@@ -43,19 +63,9 @@ func (r *reconciler) element(k elemKey, want *elemValue, had bool) {
 	r.tell(d)
 }
 
-// readChains notes which chains and rules the kernel has, before any is written.
-func (r *reconciler) readChains(t *kernelTable) (err error) {
-	r.was = map[string]kernelChain{}
-	for name, c := range t.chains {
-		r.was[name] = c
-	}
-	r.wasRules, err = r.w.readRules()
-	return err
-}
-
 // compareChains tells which chains and rules the kernel had not as they should be. It is known only when all elements were
 // gone through which counted chains there must be.
-func (r *reconciler) compareChains(chains []chainDef) error {
+func (r *reconciler) compareChains(t *kernelTable, chains []chainDef) error {
 	if r.differs == nil {
 		return nil
 	}
@@ -66,11 +76,11 @@ func (r *reconciler) compareChains(chains []chainDef) error {
 	known := map[string]bool{}
 	for _, c := range all {
 		known[c.name] = true
-		if err := r.compareChain(&c); err != nil {
+		if err := r.compareChain(t, &c); err != nil {
 			return err
 		}
 	}
-	for name, c := range r.was {
+	for name, c := range t.chains {
 		if !known[name] {
 			r.tell(proxy.Difference{What: "chain", Where: in(r.w.opts.Family, name), Have: c.String()})
 		}
@@ -78,13 +88,13 @@ func (r *reconciler) compareChains(chains []chainDef) error {
 	return nil
 }
 
-func (r *reconciler) compareChain(c *chainDef) error {
+func (r *reconciler) compareChain(t *kernelTable, c *chainDef) error {
 	where := in(r.w.opts.Family, c.name)
 	var want hook
 	if c.hook != nil {
 		want = *c.hook
 	}
-	was, exists := r.was[c.name]
+	was, exists := t.chains[c.name]
 	switch {
 	case !exists:
 		r.tell(proxy.Difference{What: "chain", Where: where, Want: want.String()})

@@ -15,8 +15,8 @@ import (
 
 func compare(t testing.TB, n *lab.Namespace, f fixture, s *proxy.State) (found []proxy.Difference) {
 	t.Helper()
-	i := NewInspector(Options{Family: f.Family, NetNS: n.FD()})
-	if err := i.Compare(context.Background(), s, func(d proxy.Difference) { found = append(found, d) }); err != nil {
+	o := Options{Family: f.Family, NetNS: n.FD()}
+	if err := Compare(context.Background(), o, s, func(d proxy.Difference) { found = append(found, d) }); err != nil {
 		t.Fatal(err)
 	}
 	return found
@@ -139,7 +139,7 @@ func TestCompareFindsFaults(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		kinds := map[string]int{}
 		for done := 0; done < 50; {
-			args := faults[r.IntN(len(faults))](r, n, familyName(f.Family), f)
+			args := faults[r.IntN(len(faults))](r, n, familyName(nfproto(f.Family)), f)
 			if args == nil {
 				continue
 			}

@@ -50,7 +50,7 @@ const (
 	bytesMask
 )
 
-// fields are the attributes of the expressions by number, beginning with 1 (enum nft_*_attributes in
+// fields are the attributes of the expressions of our rules by number, beginning with 1 (enum nft_*_attributes in
 // linux/netfilter/nf_tables.h).
 var fields = map[string][]field{
 	"payload":   {dstRegister, number0, number1, number2, srcRegister},
@@ -59,18 +59,13 @@ var fields = map[string][]field{
 	"lookup":    {name, srcRegister, dstRegister, ignored, number0},
 	"nat":       {number0, number1, srcRegister, ignored, dataRegister, ignored, number2},
 	"masq":      {number0, srcRegister, ignored},
-	"redir":     {srcRegister, ignored, number0},
 	"immediate": {dstRegister, bytesValue},
 	"bitwise":   {srcRegister, dstRegister, number0, bytesMask, bytesValue, number1},
 	"cmp":       {srcRegister, number0, bytesValue},
-	"range":     {srcRegister, number0, bytesValue, bytesMask},
 	"dynset":    {name, ignored, number0, srcRegister, dataRegister, number1, unknownField, ignored, number2},
 	"fib":       {dstRegister, number0, number1},
 	"reject":    {number0, number1},
 	"numgen":    {dstRegister, number0, number1, number2},
-	"counter":   {ignored, ignored, ignored},
-	"log":       {ignored, ignored, ignored, ignored, ignored, ignored},
-	"notrack":   {},
 }
 
 // natImplied are flags of NFTA_NAT_FLAGS that the kernel sets by itself: NF_NAT_RANGE_MAP_IPS and
@@ -196,29 +191,11 @@ func (r rule) parsed(f proxy.Family) (parsedRule, error) {
 }
 
 // readRules reads the rules of all chains of our table.
-func (w *Writer) readRules() (map[string][]parsedRule, error) {
-	return w.conn.readRules(nfproto(w.opts.Family), TableName)
-}
-
-func (c *conn) readRules(family byte, table string) (map[string][]parsedRule, error) {
-	var all map[string][]parsedRule
-	inTable := func(s *stream) { s.text(unix.NFTA_RULE_TABLE, table) }
-	err := c.dump(family, unix.NFT_MSG_GETRULE, inTable, func() { all = map[string][]parsedRule{} }, func(attrs []byte) {
-		var in, chain string
-		eachAttr(attrs, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.NFTA_RULE_TABLE:
-				in = cString(v)
-			case unix.NFTA_RULE_CHAIN:
-				chain = cString(v)
-			}
-		})
-		if in == table {
-			all[chain] = append(all[chain], parseRule(attrs))
-		}
-	})
+func (w *Writer) readRules() (all map[string][]parsedRule, err error) {
+	err = w.eachInTable(unix.NFT_MSG_GETRULE, unix.NFTA_RULE_CHAIN, func() { all = map[string][]parsedRule{} },
+		func(chain string, attrs []byte) { all[chain] = append(all[chain], parseRule(attrs)) })
 	if err != nil {
-		return nil, fmt.Errorf("list the rules of table %s: %w", table, err)
+		return nil, fmt.Errorf("list the rules of table %s: %w", TableName, err)
 	}
 	return all, nil
 }

@@ -3,7 +3,6 @@ package nft
 import (
 	"context"
 	"encoding/binary"
-	"math"
 	"time"
 
 	"golang.org/x/net/bpf"
@@ -38,14 +37,8 @@ func (p *Peers) openMakers(ctx context.Context, netns int) error {
 	if err != nil {
 		return err
 	}
-	half := uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN)))
-	const typeOffset = 4 // struct nlmsghdr's nlmsg_type
-	filter, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: typeOffset, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: half, SkipTrue: 1}, bpf.RetConstant{Val: 0},
-		bpf.RetConstant{Val: math.MaxUint32}})
-	if err == nil {
-		err = c.nl.SetBPF(filter)
-	}
+	err = setFilter(c.nl,
+		bpf.LoadAbsolute{Off: typeOffset, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: typeOf(unix.NFT_MSG_NEWGEN), SkipTrue: 1}, drop, pass)
 	if err == nil {
 		err = c.nl.JoinGroup(unix.NFNLGRP_NFTABLES)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -68,13 +67,8 @@ func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) erro
 // message, about another table, are kept away, too: a program that changes its own rules all the time wakes nobody. So are
 // those that say who made a transaction, see makers.
 func ignore(nl *netlink.Conn, ports []uint32) error {
-	// The fields of struct nlmsghdr are in host byte order, and BPF loads words as big endian.
-	const lengthOffset, typeOffset, portOffset, tableOffset = 0, 4, 12, nlmsghdrLen + nfgenmsgLen + nlattrLen
-	drop, pass := bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: math.MaxUint32}
+	const tableOffset = nlmsghdrLen + nfgenmsgLen + nlattrLen // of the first attribute, which names the table
 	word := func(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
-	half := func(v uint16) uint32 {
-		return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, v)))
-	}
 	filter := []bpf.Instruction{bpf.LoadAbsolute{Off: portOffset, Size: 4}}
 	for _, port := range ports {
 		filter = append(filter, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: word(binary.NativeEndian.AppendUint32(nil, port)), SkipTrue: 1}, drop)
@@ -87,19 +81,15 @@ func ignore(nl *netlink.Conn, ports []uint32) error {
 	}
 	filter = append(filter,
 		bpf.LoadAbsolute{Off: typeOffset, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWGEN), SkipTrue: 1}, drop,
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: half(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWCHAIN), SkipTrue: 1}, pass,
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: typeOf(unix.NFT_MSG_NEWGEN), SkipTrue: 1}, drop,
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: typeOf(unix.NFT_MSG_NEWCHAIN), SkipTrue: 1}, pass,
 		bpf.LoadAbsolute{Off: high, Size: 1}, bpf.ALUOpConstant{Op: bpf.ALUOpShiftLeft, Val: 8}, bpf.TAX{},
 		bpf.LoadAbsolute{Off: low, Size: 1}, bpf.ALUOpX{Op: bpf.ALUOpOr}, bpf.TAX{},
 		bpf.LoadExtension{Num: bpf.ExtLen}, bpf.JumpIfX{Cond: bpf.JumpEqual, SkipTrue: 1}, pass, // several messages
 		bpf.LoadAbsolute{Off: tableOffset, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: word(name), SkipTrue: 1}, drop,
 		bpf.LoadAbsolute{Off: tableOffset + 4, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: word(name[4:]), SkipTrue: 1}, drop,
 		pass)
-	raw, err := bpf.Assemble(filter)
-	if err != nil {
-		return err
-	}
-	return nl.SetBPF(raw)
+	return setFilter(nl, filter...)
 }
 
 func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by proxy.Program)) {
@@ -136,16 +126,6 @@ func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by pr
 	}
 }
 
-// wordOf is nft's word for a family of chains that see IP packets.
-func wordOf(family byte) string {
-	for _, f := range inetFamilies {
-		if f.number == family {
-			return f.name
-		}
-	}
-	return ""
-}
-
 // concerns tells whether a notification is about our table, or about a nat chain of another program that now comes before ours.
 func (w *Writer) concerns(m netlink.Message) bool {
 	if len(m.Data) < nfgenmsgLen {
@@ -158,7 +138,7 @@ func (w *Writer) concerns(m netlink.Message) bool {
 	attrs := m.Data[nfgenmsgLen:]
 	if typ&0xff == unix.NFT_MSG_NEWCHAIN {
 		if c, base := parseBaseChain(attrs); base && c.Table != TableName {
-			c.Family = wordOf(m.Data[0])
+			c.Family = familyName(m.Data[0])
 			stand := w.stand.Load()
 			return stand != nil && stand.comesFirst(c, w.opts.Family)
 		}

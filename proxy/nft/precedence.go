@@ -20,36 +20,36 @@ type precedence [unix.NF_INET_NUMHOOKS]struct {
 // stand behind, is at -200 (NF_IP_PRI_CONNTRACK of linux/netfilter_ipv4.h, nf_tables_chain_type_lookup's callers).
 const firstNAT = -199 + beforeDNAT
 
+// competes tells whether a chain is one of those that change the addresses of a family's connections.
+func (c *BaseChain) competes(f proxy.Family) bool {
+	return c.Type == "nat" && (c.Family == "inet" || c.Family == familyName(nfproto(f))) && c.Hook < unix.NF_INET_NUMHOOKS
+}
+
 // note takes in a chain of any program. Ours stay where they are, if that is far enough before the others.
 func (p *precedence) note(c BaseChain, f proxy.Family) {
+	if !c.competes(f) {
+		return
+	}
 	if c.Table == TableName {
 		c.Priority++
-	}
-	if c.Type != "nat" || c.Family != "inet" && c.Family != familyName(f) || c.Hook >= uint32(len(p)) {
-		return
 	}
 	if at := &p[c.Hook]; !at.found || c.Priority < at.chain.Priority {
 		at.chain, at.found = c, true
 	}
 }
 
-// familyName is nft's word for a family.
-func familyName(f proxy.Family) string {
-	if f == proxy.IPv6 {
-		return "ip6"
-	}
-	return "ip"
-}
+// before is the priority of a nat chain that is to come before another: of two with one priority the kernel asks the
+// younger first.
+func (c *BaseChain) before() int32 { return max(c.Priority-1, firstNAT) }
 
-// natHook is where a nat chain of ours belongs.
-func (r *ruleset) natHook(num uint32) *hook {
+// hook is where a nat chain of ours belongs.
+func (p *precedence) hook(num uint32) *hook {
 	priority := int32(priorityDNAT)
 	if num == unix.NF_INET_POST_ROUTING || num == unix.NF_INET_LOCAL_IN {
 		priority = prioritySNAT
 	}
-	if other := r.others[num]; other.found {
-		// Of two chains with one priority the kernel asks the younger first.
-		priority = min(priority, max(other.chain.Priority-1, firstNAT))
+	if other := &p[num]; other.found {
+		priority = min(priority, other.chain.before())
 	}
 	return &hook{"nat", num, priority}
 }
@@ -81,14 +81,7 @@ func (w *Writer) readPrecedence() (p precedence, err error) {
 	return p, err
 }
 
-// comesFirst tells whether a chain of another program stands, or stood, before ours or at its place.
+// comesFirst tells whether a chain of another program stands before ours or at its place.
 func (p *precedence) comesFirst(c BaseChain, f proxy.Family) bool {
-	var with precedence
-	with.note(c, f)
-	for i := range with {
-		if with[i].found && (&ruleset{others: with}).natHook(uint32(i)).priority < (&ruleset{others: *p}).natHook(uint32(i)).priority {
-			return true
-		}
-	}
-	return false
+	return c.competes(f) && c.before() < p.hook(c.Hook).priority
 }

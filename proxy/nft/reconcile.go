@@ -48,11 +48,11 @@ func (w *Writer) reconcile(ctx context.Context, s *proxy.State, differs func(pro
 	r := reconciler{w: w, state: s, hooked: true, whole: t.replaced, have: map[elemKey]digest{}, ends: map[elemKey]netip.Addr{}, seed: maphash.MakeSeed()}
 	if len(t.sets) > 0 {
 		r.differs = differs
-		if err := r.readChains(&t); err != nil {
+		if r.wasRules, err = w.readRules(); err != nil {
 			return proxy.Stats{}, err
 		}
 	}
-	w.stands = t.chains
+	w.stands = maps.Clone(t.chains)
 	for _, c := range chains {
 		if _, ok := t.chains[c.name]; !ok {
 			r.hooked = t.replaced
@@ -164,8 +164,7 @@ type reconciler struct {
 	stats proxy.Stats
 	// differs is told what the kernel has not as it should; nil if nobody wants to know, or everything is written anew.
 	differs func(proxy.Difference) (more bool)
-	// was are the chains and rules that the kernel had.
-	was      map[string]kernelChain
+	// wasRules are the rules that the kernel had, by chain.
 	wasRules map[string][]parsedRule
 }
 
@@ -331,7 +330,7 @@ func (r *reconciler) finish(t *kernelTable, chains []chainDef) error {
 	for c := range w.refs {
 		known[c.String()] = true
 	}
-	if err := r.compareChains(chains); err != nil {
+	if err := r.compareChains(t, chains); err != nil {
 		return err
 	}
 	// A chain can go only after the ones whose rules lead to it: those that need another first.

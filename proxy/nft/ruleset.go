@@ -270,17 +270,17 @@ func (r *ruleset) chains() []chainDef {
 			{exprs: []expr.Any{r.saddr(0), r.daddr(r.addrRegisters()), r.inSet(hairpin), masq()}, comment: "a pod that reaches itself"},
 			original(masquerade),
 		}},
-		{name: "source-ranges-prerouting", hook: r.natHook(unix.NF_INET_PRE_ROUTING).before(), rules: []rule{{exprs: restricted}}, usesRanges: true},
-		{name: "source-ranges-output", hook: r.natHook(unix.NF_INET_LOCAL_OUT).before(), rules: []rule{{exprs: restricted}}, usesRanges: true},
+		{name: "source-ranges-prerouting", hook: r.others.hook(unix.NF_INET_PRE_ROUTING).before(), rules: []rule{{exprs: restricted}}, usesRanges: true},
+		{name: "source-ranges-output", hook: r.others.hook(unix.NF_INET_LOCAL_OUT).before(), rules: []rule{{exprs: restricted}}, usesRanges: true},
 		{name: "answers-input", hook: &hook{"filter", unix.NF_INET_LOCAL_IN, priorityAfterDNAT}, rules: toAnswers},
 		{name: "answers-forward", hook: &hook{"filter", unix.NF_INET_FORWARD, priorityAfterDNAT}, rules: toAnswers},
 		{name: "answers-output", hook: &hook{"filter", unix.NF_INET_LOCAL_OUT, priorityAfterDNAT}, rules: toAnswers},
-		{name: "nat-postrouting", hook: r.natHook(unix.NF_INET_POST_ROUTING), rules: []rule{
+		{name: "nat-postrouting", hook: r.others.hook(unix.NF_INET_POST_ROUTING), rules: []rule{
 			{exprs: join(statusDNAT(), []expr.Any{leadTo(expr.VerdictGoto, "after-dnat")})}}},
-		{name: "nat-input", hook: r.natHook(unix.NF_INET_LOCAL_IN), rules: []rule{
+		{name: "nat-input", hook: r.others.hook(unix.NF_INET_LOCAL_IN), rules: []rule{
 			{exprs: join(statusDNAT(), r.originalFrontend(), []expr.Any{r.vmap(affinityTimeouts)})}}},
-		{name: "nat-prerouting", hook: r.natHook(unix.NF_INET_PRE_ROUTING), rules: append(r.seePods(), dispatch(serviceIPs))},
-		{name: "nat-output", hook: r.natHook(unix.NF_INET_LOCAL_OUT), rules: []rule{dispatch(serviceIPs)}},
+		{name: "nat-prerouting", hook: r.others.hook(unix.NF_INET_PRE_ROUTING), rules: append(r.seePods(), dispatch(serviceIPs))},
+		{name: "nat-output", hook: r.others.hook(unix.NF_INET_LOCAL_OUT), rules: []rule{dispatch(serviceIPs)}},
 	}
 }
 

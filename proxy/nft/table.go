@@ -75,9 +75,10 @@ func (w *Writer) readTable() (kernelTable, error) {
 	return t, nil
 }
 
-// eachInTable calls fn for every set or chain of our table. The attribute of its name is nameAttr.
+// eachInTable calls fn for every set or chain of our table, with its name, or every rule, with its chain's. That attribute is
+// nameAttr.
 func (w *Writer) eachInTable(typ uint8, nameAttr uint16, restart func(), fn func(name string, attrs []byte)) error {
-	const tableAttr = unix.NFTA_SET_TABLE // the same number as NFTA_CHAIN_TABLE
+	const tableAttr = unix.NFTA_SET_TABLE // the same number as NFTA_CHAIN_TABLE and NFTA_RULE_TABLE
 	inTable := func(s *stream) { s.text(tableAttr, TableName) }
 	return w.conn.dump(nfproto(w.opts.Family), typ, inTable, restart, func(attrs []byte) {
 		var name, table string

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -17,11 +16,7 @@ import (
 
 // in names a chain or a set of a family's table as nft does: "ip sluice nat-prerouting".
 func in(f proxy.Family, what string) string {
-	s := "ip "
-	if f == proxy.IPv6 {
-		s = "ip6 "
-	}
-	return strings.TrimRight(s+TableName+" "+what, " ")
+	return strings.TrimRight(familyName(nfproto(f))+" "+TableName+" "+what, " ")
 }
 
 // fieldText is one field of a key or of data as nft prints it.
@@ -239,7 +234,7 @@ func (p *printer) compare(o *op) string {
 		a, _ := netip.AddrFromSlice([]byte(o.value))
 		return fmt.Sprintf("%s %s%v", what, not, a)
 	case strings.HasSuffix(what, "name"):
-		text := string(bytes.TrimRight([]byte(o.value), "\x00"))
+		text := strings.TrimRight(o.value, "\x00")
 		if len(o.value) < unix.IFNAMSIZ {
 			text += "*"
 		}
@@ -307,7 +302,6 @@ const (
 	codeReturn   = 0xfffffffb // NFT_RETURN (-5)
 	codeGoto     = 0xfffffffc // NFT_GOTO (-4)
 	codeJump     = 0xfffffffd // NFT_JUMP (-3)
-	codeBreak    = 0xfffffffe // NFT_BREAK (-2)
 	codeContinue = 0xffffffff // NFT_CONTINUE (-1)
 	codeQueue    = 3          // NF_QUEUE
 )

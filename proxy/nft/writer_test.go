@@ -291,7 +291,7 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, harm := range harms {
-			family := map[proxy.Family]string{proxy.IPv4: "ip", proxy.IPv6: "ip6"}[f.Family]
+			family := familyName(nfproto(f.Family))
 			script := fmt.Sprintf(harm, family, nth(f.services, 1))
 			script, _, _ = strings.Cut(script, "%!(EXTRA")
 			n.Must(t, "nft", script)
@@ -323,7 +323,7 @@ func TestReconcileMendsWhatOthersDid(t *testing.T) {
 
 func TestATableOfAnotherLayoutIsReplaced(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f fixture, n *lab.Namespace) {
-		family := map[proxy.Family]string{proxy.IPv4: "ip", proxy.IPv6: "ip6"}[f.Family]
+		family := familyName(nfproto(f.Family))
 		n.Must(t, "nft", fmt.Sprintf("add table %[1]s sluice ; add set %[1]s sluice endpoints { type inet_service ; } ; add chain %[1]s sluice old", family))
 		s := proxy.NewState(f.Family, f.settings())
 		p := f.service("web", 1, f.pool(100, 1, 2, 3), f.pool(101, 1))

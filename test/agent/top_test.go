@@ -184,7 +184,7 @@ endpoints: [{addresses: [10.244.0.1]}, {addresses: [10.244.0.2]}, {addresses: [1
 	cmd := c.top(p)
 	p.Await(rig.Patience, "the table", func(text string) bool { return strings.Contains(text, "1000 Services, 0 new") })
 	spent := func() (agent, own time.Duration) {
-		own, err := procfs.CPU(cmd.Process.Pid)
+		own, _, err := procfs.CPU(cmd.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}

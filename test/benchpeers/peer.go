@@ -18,6 +18,7 @@ import (
 	"sluice/test/cluster"
 	"sluice/test/kubeproxy"
 	"sluice/test/lab"
+	"sluice/test/procfs"
 )
 
 // peer is one of the proxies that are compared.
@@ -207,7 +208,7 @@ func (p *process) rest(ctx context.Context) error {
 		case <-time.After(2 * time.Second):
 		}
 		var now time.Duration
-		if now, err = readCPU(p.cmd.Process.Pid); now-last <= 2*clockTick {
+		if now, err = readCPU(p.cmd.Process.Pid); now-last <= 2*procfs.Tick {
 			return err
 		}
 		last = now

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"sluice/test/procfs"
 )
 
 // targets are how many times less than kube-proxy the agent is to take, by size.
@@ -65,13 +67,13 @@ func (t *table) rows(s size, k, u result) {
 	t.compare(s, "RSS", float64(k.memory.rss), float64(u.memory.rss), want.rss, megabytes)
 	t.compare(s, "peak RSS until then", float64(k.memory.peak), float64(u.memory.peak), 0, megabytes)
 	t.compare(s, "start to complete rules", float64(k.start), float64(u.start), want.start, milliseconds)
-	t.compare(s, "CPU time until then", float64(k.startCPU), float64(max(u.startCPU, clockTick)), 0, seconds)
+	t.compare(s, "CPU time until then", float64(k.startCPU), float64(max(u.startCPU, procfs.Tick)), 0, seconds)
 	t.compare(s, "one change, from the request to the API", float64(k.sent), float64(u.sent), want.change, milliseconds)
 	// The kernel may have the change before the API server has answered.
 	t.row(s, "one change, from the API's answer", milliseconds(float64(k.acked)), milliseconds(float64(u.acked)), "", "", true)
 	t.compare(s, "first packet of a connection", float64(k.first), float64(u.first), 0, microseconds)
 	if k.cpu > 0 {
-		t.compare(s, fmt.Sprintf("CPU under churn (%.0f and %.0f changes a second)", k.rate, u.rate), float64(k.cpu), float64(max(u.cpu, clockTick)), 0, seconds)
+		t.compare(s, fmt.Sprintf("CPU under churn (%.0f and %.0f changes a second)", k.rate, u.rate), float64(k.cpu), float64(max(u.cpu, procfs.Tick)), 0, seconds)
 		t.compare(s, "anonymous memory at its end", float64(k.churned.anonymous), float64(u.churned.anonymous), 0, megabytes)
 	}
 	limit := ""

@@ -33,28 +33,31 @@ func Memory(pid int) (map[string]int64, error) {
 	return amounts, nil
 }
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all machines that Go is for.
-const tick = 10 * time.Millisecond
+// Tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all machines that Go is for.
+const Tick = 10 * time.Millisecond
 
-// CPU returns how much time of a processor a process has taken, in ticks of 10 ms.
-func CPU(pid int) (time.Duration, error) {
+// CPU returns how much time of a processor a process has taken, and those of its children that have ended, in ticks of 10 ms.
+func CPU(pid int) (own, children time.Duration, err error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var cpu time.Duration
 	_, rest, _ := strings.Cut(string(content), ") ") // the program's name is between parentheses
 	fields := strings.Fields(rest)                   // from the third on; see proc_pid_stat(5)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read %s: it has %d fields", path, len(fields))
+	if len(fields) < 15 {
+		return 0, 0, fmt.Errorf("read %s: it has %d fields", path, len(fields))
 	}
-	for _, f := range fields[11:13] { // utime and stime
+	for i, f := range fields[11:15] { // utime, stime, cutime and cstime
 		ticks, err := strconv.ParseInt(f, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", path, err)
+			return 0, 0, fmt.Errorf("read %s: %w", path, err)
 		}
-		cpu += time.Duration(ticks) * tick
+		if i < 2 {
+			own += time.Duration(ticks) * Tick
+		} else {
+			children += time.Duration(ticks) * Tick
+		}
 	}
-	return cpu, nil
+	return own, children, nil
 }

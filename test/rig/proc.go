@@ -42,7 +42,7 @@ func (p *Process) count(dir string) int {
 // CPU is how much time of a processor the agent has taken.
 func (p *Process) CPU() time.Duration {
 	p.T.Helper()
-	cpu, err := procfs.CPU(p.Cmd.Process.Pid)
+	cpu, _, err := procfs.CPU(p.Cmd.Process.Pid)
 	if err != nil {
 		p.T.Fatal(err)
 	}
