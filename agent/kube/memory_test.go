@@ -92,7 +92,9 @@ func TestMemory(t *testing.T) {
 		t.Skip("sends 20,000 slices")
 	}
 	const slices, endpoints = 10_000, 10
-	const budget = 10 << 20 // of heap, over the start
+	// Of heap, over the start. It grows by some 9 MiB on an idle machine; on a busy one more is allocated while the garbage
+	// collector works.
+	const budget = 16 << 20
 	r := newRig(t)
 	for i := range slices {
 		r.api.put(bigSlice(i, endpoints))
