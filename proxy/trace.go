@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Tracer follows the first packet of a connection through the rules of one family, rule by rule: those that a State asks for, or
+// those that the kernel has. What State.Decide says in the words of Services, a Tracer finds out in those of nft or iptables.
+// It changes nothing.
+type Tracer interface {
+	// Trace returns all that can become of the packet: more than one outcome where the rules choose at random, in
+	// their order. It is an error if a rule cannot be followed, and what it is about.
+	Trace(ctx context.Context, p Packet) ([]Outcome, error)
+}
+
+// Packet is the first packet of a connection.
+type Packet struct {
+	// From is who sends it. An Addr that is not valid, and an Interface "?", are in no prefix and no set.
+	From Source
+	To   Frontend
+	// OnNode tells whether an address is one of this node's.
+	OnNode func(netip.Addr) bool
+}
+
+// Outcome is one thing that can become of a packet.
+type Outcome struct {
+	Verdict Verdict
+	// Endpoint is where it goes if it is Forwarded.
+	Endpoint netip.AddrPort
+	// Masquerade: the endpoint sees an address of this node in the place of the source.
+	Masquerade bool
+	// Affinity: the client was here before, and goes to the same endpoint.
+	Affinity bool
+	// Steps are the rules and elements that made it so, in the order in which the packet met them.
+	Steps []Step
+}
+
+// Step is a rule that a packet met and that did something to it, or the element that was looked up in it.
+type Step struct {
+	// Where is the chain, and for an element the set, as in Difference: "ip sluice nat-prerouting", "ip nat SLUICE-SERVICES".
+	Where string `json:"where"`
+	// Rule is the rule or the element as nft or iptables-save print it.
+	Rule string `json:"rule"`
+}
