@@ -13,6 +13,9 @@
 //	readback.go  what the kernel has
 //	ranges.go    removing many source ranges at once
 //	affinity.go  forgetting clients of endpoints that are gone
+//	compare.go   telling what in the kernel is not as it should be
+//	trace.go     following a packet through rules, planned or in the kernel (trace_rule.go, rulebooks.go)
+//	expression.go, text.go  rules as the kernel has them, and in nft's words
 //	monitor.go   noticing that another program changed the table
 //	conn.go, encode.go  netlink
 package nft

@@ -144,9 +144,10 @@ func parseRegister(v []byte) int8 {
 		return regVerdict
 	case r <= unix.NFT_REG_4:
 		return int8(r-1) * 4
-	default:
+	case r >= unix.NFT_REG32_00 && r <= unix.NFT_REG32_15:
 		return int8(r - unix.NFT_REG32_00)
 	}
+	return regNone
 }
 
 func parseInteger(v []byte) uint64 {

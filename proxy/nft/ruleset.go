@@ -56,11 +56,14 @@ type ruleset struct {
 func register(n int) uint32 { return uint32(unix.NFT_REG32_00 + n) }
 
 // addrRegisters is the number of 32-bit registers of an address.
-func (r *ruleset) addrRegisters() int {
-	if r.family == proxy.IPv6 {
-		return 4
+func (r *ruleset) addrRegisters() int { return addrLen(r.family) / 4 }
+
+// addrLen is the length of an address in bytes.
+func addrLen(f proxy.Family) int {
+	if f == proxy.IPv6 {
+		return 16
 	}
-	return 1
+	return 4
 }
 
 func (r *ruleset) saddr(reg int) expr.Any {
@@ -145,13 +148,19 @@ func anyBit(reg int, load expr.Any, bits uint32) []expr.Any {
 	}
 }
 
-// stateNew is `ct state new` (1 << (IP_CT_NEW + 1)), statusDNAT `ct status dnat` (IPS_DST_NAT).
+// Bits of `ct state` and `ct status` (linux/netfilter/nf_conntrack_common.h).
+const (
+	ctStateNew   = 8  // 1 << (IP_CT_NEW % IP_CT_IS_REPLY + 1)
+	ctStatusDNAT = 32 // IPS_DST_NAT
+)
+
+// stateNew is `ct state new`, statusDNAT `ct status dnat`.
 func stateNew() []expr.Any {
-	return anyBit(0, &expr.Ct{Key: expr.CtKeySTATE, Register: register(0)}, 8)
+	return anyBit(0, &expr.Ct{Key: expr.CtKeySTATE, Register: register(0)}, ctStateNew)
 }
 
 func statusDNAT() []expr.Any {
-	return anyBit(0, &expr.Ct{Key: expr.CtKeySTATUS, Register: register(0)}, 32)
+	return anyBit(0, &expr.Ct{Key: expr.CtKeySTATUS, Register: register(0)}, ctStatusDNAT)
 }
 
 // inPrefix matches an address in a prefix.

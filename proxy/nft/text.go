@@ -251,9 +251,9 @@ func (p *printer) compare(o *op) string {
 func bitName(what, mask string) string {
 	if len(mask) == 4 {
 		switch n := binary.NativeEndian.Uint32([]byte(mask)); {
-		case what == "ct state" && n == 8:
+		case what == "ct state" && n == ctStateNew:
 			return "new"
-		case what == "ct status" && n == 32:
+		case what == "ct status" && n == ctStatusDNAT:
 			return "dnat"
 		}
 	}

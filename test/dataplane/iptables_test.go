@@ -14,7 +14,7 @@ func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error
 	o.Family, o.NetNS = f, l.Node.FD()
 	return newWriterSubject(l, f,
 		func() (proxy.Writer, error) { return iptables.New(o) },
-		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) })
+		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) }, nil)
 }
 
 // iptablesCommand is the command of a variant for a family.

@@ -15,7 +15,16 @@ func newNFT(l *lab.Lab, f proxy.Family, o nft.Options) (subject, error) {
 	o.Family, o.NetNS = f, l.Node.FD()
 	return newWriterSubject(l, f,
 		func() (proxy.Writer, error) { return nft.New(o) },
-		func(ctx context.Context) ([]string, error) { return nftLeftovers(ctx, l, f) })
+		func(ctx context.Context) ([]string, error) { return nftLeftovers(ctx, l, f) },
+		map[string]openTracer{
+			"planned rules": func(_ context.Context, s *proxy.State) (proxy.Tracer, func(), error) {
+				return nft.Planned(s), func() {}, nil
+			},
+			"live rules": func(context.Context, *proxy.State) (proxy.Tracer, func(), error) {
+				t, err := nft.Live(o)
+				return t, func() { t.Close() }, err
+			},
+		})
 }
 
 // nftTable is the table's name as nft takes it.

@@ -1,7 +1,9 @@
 package dataplane
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,36 +12,113 @@ import (
 	"sluice/test/lab"
 )
 
-// predict compares what State.Decide says of a line's packets with what they are to meet, which is then tried. It
-// returns what is not as predicted.
+// prediction is what is said to become of a line's packets.
+type prediction struct {
+	by      string
+	verdict proxy.Verdict
+	// endpoints tells of each whether it is masqueraded.
+	endpoints map[netip.AddrPort]bool
+	// affinity: some clients have an affinity, so that a line may see fewer endpoints.
+	affinity bool
+}
+
+// predict compares what State.Decide says of a line's packets, and what the rules say that are planned and those that the
+// kernel has, with each other and with what the packets are to meet, which was tried. It returns what is not as predicted.
 func (r *run) predict(e *expectation) string {
 	s, ok := r.subject.(*writerSubject)
 	if !ok || e.probe.Protocol == lab.Ping {
 		return ""
 	}
-	from := r.sourceOf(e.probe)
-	d := s.state.Decide(from, proxy.Frontend{Addr: e.probe.To.Addr(), Port: e.probe.To.Port(), Protocol: e.probe.Protocol})
-	switch d.Verdict {
-	case proxy.Untouched:
-		return "" // what it meets, no rule of ours decides
-	case proxy.Rejected:
-		if e.kind != lab.Refused && e.kind != lab.Unreachable {
-			return fmt.Sprintf("predicted: rejected (%+v)", d)
-		}
-		return ""
-	case proxy.Dropped:
-		if e.kind != lab.Silence {
-			return fmt.Sprintf("predicted: dropped (%+v)", d)
-		}
-		return ""
+	packet := proxy.Packet{
+		From:   r.sourceOf(e.probe),
+		To:     proxy.Frontend{Addr: e.probe.To.Addr(), Port: e.probe.To.Port(), Protocol: e.probe.Protocol},
+		OnNode: func(a netip.Addr) bool { return slices.Contains(r.lab.Node.Addrs(r.family), a) },
 	}
-	if e.kind != lab.Reached {
-		return fmt.Sprintf("predicted: forwarded to %v", d.Endpoints)
+	decided := decidedOf(s.state, packet)
+	var problems []string
+	for by, open := range s.tracers {
+		p, err := traced(r.ctx, by, s.state, open, packet)
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Sprintf("%s: %v", by, err))
+		case !p.agrees(&decided):
+			problems = append(problems, fmt.Sprintf("%v\n\tbut %v", p, decided))
+		}
+	}
+	return strings.Join(append(problems, r.judgePrediction(e, &decided)), "\n\t")
+}
+
+// decidedOf is what State.Decide says.
+func decidedOf(s *proxy.State, packet proxy.Packet) prediction {
+	d := s.Decide(packet.From, packet.To)
+	p := prediction{by: "decided", verdict: d.Verdict, endpoints: map[netip.AddrPort]bool{}, affinity: d.Route != nil && d.Route.Affinity != 0}
+	for _, endpoint := range d.Endpoints {
+		p.endpoints[endpoint] = s.Masquerades(&d, packet.From, endpoint, packet.OnNode(endpoint.Addr()))
+	}
+	return p
+}
+
+// traced is what the rules say.
+func traced(ctx context.Context, by string, s *proxy.State, open openTracer, packet proxy.Packet) (prediction, error) {
+	p := prediction{by: by, endpoints: map[netip.AddrPort]bool{}}
+	t, closeTracer, err := open(ctx, s)
+	if err != nil {
+		return p, err
+	}
+	defer closeTracer()
+	outcomes, err := t.Trace(ctx, packet)
+	for i, o := range outcomes {
+		if i > 0 && o.Verdict != p.verdict {
+			return p, fmt.Errorf("the verdict is %v and %v: %+v", p.verdict, o.Verdict, outcomes)
+		}
+		if o.Verdict != proxy.Untouched && len(o.Steps) == 0 {
+			return p, fmt.Errorf("%v, and no rule does it", o.Verdict)
+		}
+		p.verdict, p.affinity = o.Verdict, p.affinity || o.Affinity
+		if o.Verdict == proxy.Forwarded {
+			p.endpoints[o.Endpoint] = o.Masquerade
+		}
+	}
+	return p, err
+}
+
+// agrees tells whether the rules do what was decided. A client that the kernel knows goes to its own endpoint only.
+func (p *prediction) agrees(decided *prediction) bool {
+	if p.affinity && !decided.affinity || p.verdict != decided.verdict {
+		return false
+	}
+	if !p.affinity {
+		return maps.Equal(p.endpoints, decided.endpoints)
+	}
+	for endpoint, masquerade := range p.endpoints {
+		if decidedSo, there := decided.endpoints[endpoint]; !there || decidedSo != masquerade {
+			return false
+		}
+	}
+	return true
+}
+
+func (p prediction) String() string {
+	return fmt.Sprintf("%s: %v to %v (masqueraded), affinity %v", p.by, p.verdict, p.endpoints, p.affinity)
+}
+
+// judgePrediction compares a prediction with what the packets are to meet.
+func (r *run) judgePrediction(e *expectation, p *prediction) string {
+	want := map[proxy.Verdict][]lab.Kind{
+		proxy.Rejected: {lab.Refused, lab.Unreachable}, proxy.Dropped: {lab.Silence}, proxy.Forwarded: {lab.Reached},
+	}[p.verdict]
+	if p.verdict == proxy.Untouched {
+		return "" // what it meets, no rule of ours decides
+	}
+	if !slices.Contains(want, e.kind) {
+		return fmt.Sprintf("predicted: %v", p)
+	}
+	if p.verdict != proxy.Forwarded {
+		return ""
 	}
 	var predicted []string
-	for _, endpoint := range d.Endpoints {
+	for endpoint, masquerade := range p.endpoints {
 		predicted = append(predicted, r.nameOf(endpoint))
-		masquerade := s.state.Masquerades(&d, from, endpoint, slices.Contains(r.lab.Node.Addrs(r.family), endpoint.Addr()))
 		if e.seen == "client" && masquerade || e.seen == "masqueraded" && !masquerade {
 			return fmt.Sprintf("predicted: masqueraded %v to %v, not %q", masquerade, endpoint, e.seen)
 		}
@@ -49,7 +128,7 @@ func (r *run) predict(e *expectation) string {
 			return fmt.Sprintf("predicted: forwarded to %v, not to %s", predicted, endpoint)
 		}
 	}
-	if len(e.endpoints) < len(predicted) && d.Route.Affinity == 0 {
+	if len(e.endpoints) < len(predicted) && !p.affinity {
 		return fmt.Sprintf("predicted: forwarded to %v, to %v only", predicted, e.endpoints)
 	}
 	return ""

@@ -20,6 +20,8 @@ import (
 type writerSubject struct {
 	open      func() (proxy.Writer, error)
 	leftovers func(context.Context) ([]string, error)
+	// tracers follow packets through the writer's rules: through those that are planned, and those that the kernel has.
+	tracers map[string]openTracer
 
 	config nodeConfig
 	writer proxy.Writer
@@ -30,13 +32,16 @@ type writerSubject struct {
 	services map[proxy.ServiceName]bool
 }
 
-func newWriterSubject(l *lab.Lab, f proxy.Family, open func() (proxy.Writer, error), leftovers func(context.Context) ([]string, error)) (subject, error) {
+// openTracer opens a tracer for a state's rules, and returns what closes it.
+type openTracer func(context.Context, *proxy.State) (proxy.Tracer, func(), error)
+
+func newWriterSubject(l *lab.Lab, f proxy.Family, open func() (proxy.Writer, error), leftovers func(context.Context) ([]string, error), tracers map[string]openTracer) (subject, error) {
 	flows, err := conntrack.Open(conntrack.Options{NetNS: l.Node.FD()})
 	if err != nil {
 		return nil, err
 	}
 	s := &writerSubject{
-		open: open, leftovers: leftovers, config: defaultConfig(l, f), flows: flows,
+		open: open, leftovers: leftovers, tracers: tracers, config: defaultConfig(l, f), flows: flows,
 		objects: map[change]change{}, services: map[proxy.ServiceName]bool{},
 	}
 	return s, s.start(context.Background())

@@ -1,0 +1,87 @@
+package nft
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/proxy"
+)
+
+// TestTrace: what a packet meets, in the words of nft.
+func TestTrace(t *testing.T) {
+	s := proxy.NewState(proxy.IPv4, proxy.Settings{Detection: proxy.Detection{Mode: proxy.DetectClusterCIDR, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}}})
+	addr, endpoint := netip.MustParseAddr, netip.MustParseAddrPort
+	pool := &proxy.Pool{Slots: []netip.AddrPort{endpoint("10.42.0.5:8080"), endpoint("10.42.1.5:8080")}}
+	front := func(a string, r *proxy.Route) proxy.FrontendRoute {
+		r.Port = proxy.ServicePortName{ServiceName: proxy.ServiceName{Namespace: "shop", Name: "web"}, Protocol: proxy.TCP}
+		return proxy.FrontendRoute{Frontend: proxy.Frontend{Addr: addr(a), Port: 80, Protocol: proxy.TCP}, Route: r}
+	}
+	s.Set(proxy.ServiceName{Namespace: "shop", Name: "web"}, &proxy.ServicePlan{
+		Name: proxy.ServiceName{Namespace: "shop", Name: "web"}, ClusterIPs: []netip.Addr{addr("10.43.0.1")}, LocalEndpoints: []netip.Addr{addr("10.42.0.5")},
+		Frontends: []proxy.FrontendRoute{
+			front("10.43.0.1", &proxy.Route{Pool: pool, Masquerade: proxy.MasqueradeOffCluster}),
+			front("203.0.113.1", &proxy.Route{Kind: proxy.LoadBalancerIP, Pool: pool, Masquerade: proxy.MasqueradeAlways, SourceRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}),
+			front("203.0.113.2", &proxy.Route{Kind: proxy.ExternalIP, Pool: &proxy.Pool{}}),
+		},
+	})
+	tests := []struct{ from, to, want string }{
+		{"10.42.0.5", "10.43.0.1:80", `
+forwarded to 10.42.0.5:8080 masqueraded
+  nat-prerouting: ip daddr . meta l4proto . th dport vmap @service-ips { 10.43.0.1 . tcp . 80 : goto lb-2 comment "shop/web" }
+  lb-2: dnat to ip daddr . meta l4proto . th dport . numgen random mod 2 map @endpoints { 10.43.0.1 . tcp . 80 . 0x00000000 : 10.42.0.5 . 8080 }
+  nat-postrouting: ct status dnat goto after-dnat
+  after-dnat: ip saddr . ip daddr @hairpin { 10.42.0.5 . 10.42.0.5 } masquerade fully-random comment "a pod that reaches itself"
+forwarded to 10.42.1.5:8080
+  nat-prerouting: ip daddr . meta l4proto . th dport vmap @service-ips { 10.43.0.1 . tcp . 80 : goto lb-2 comment "shop/web" }
+  lb-2: dnat to ip daddr . meta l4proto . th dport . numgen random mod 2 map @endpoints { 10.43.0.1 . tcp . 80 . 0x00000001 : 10.42.1.5 . 8080 }
+  nat-postrouting: ct status dnat goto after-dnat
+  after-dnat: ct original ip daddr . meta l4proto . ct original proto-dst vmap @masquerade { 10.43.0.1 . tcp . 80 : goto masquerade-off-cluster }
+  masquerade-off-cluster: ip saddr 10.42.0.0/16 return
+`},
+		{"192.0.2.7", "10.43.0.1:81", `
+rejected
+  answers-forward: ct state new jump answers
+  answers: ip daddr @cluster-ips { 10.43.0.1 } goto reject comment "no such port"
+  reject: meta l4proto tcp reject with tcp reset
+`},
+		{"192.0.2.7", "203.0.113.1:80", `
+dropped
+  source-ranges-prerouting: ct state new ip daddr . meta l4proto . th dport @source-limited { 203.0.113.1 . tcp . 80 } ip daddr . meta l4proto . th dport . ip saddr != @source-ranges drop
+`},
+		{"192.0.2.7", "203.0.113.2:80", `
+rejected
+  answers-forward: ct state new jump answers
+  answers: ip daddr . meta l4proto . th dport vmap @no-endpoints { 203.0.113.2 . tcp . 80 : goto reject comment "shop/web" }
+  reject: meta l4proto tcp reject with tcp reset
+`},
+		{"192.0.2.7", "203.0.113.3:80", "\nuntouched\n"},
+	}
+	for _, test := range tests {
+		to := endpoint(test.to)
+		outcomes, err := Planned(s).Trace(t.Context(), proxy.Packet{
+			From: proxy.Source{Addr: addr(test.from), Interface: "eth0"}, To: proxy.Frontend{Addr: to.Addr(), Port: to.Port(), Protocol: proxy.TCP},
+		})
+		if err != nil {
+			t.Errorf("%s to %s: %v", test.from, test.to, err)
+		}
+		var b strings.Builder
+		for _, o := range outcomes {
+			b.WriteString("\n" + o.Verdict.String())
+			if o.Verdict == proxy.Forwarded {
+				b.WriteString(" to " + o.Endpoint.String())
+			}
+			if o.Masquerade {
+				b.WriteString(" masqueraded")
+			}
+			for _, step := range o.Steps {
+				b.WriteString("\n  " + strings.TrimPrefix(step.Where, "ip sluice ") + ": " + step.Rule)
+			}
+		}
+		if diff := cmp.Diff(test.want, b.String()+"\n"); diff != "" {
+			t.Errorf("%s to %s (-want +got):\n%s", test.from, test.to, diff)
+		}
+	}
+}
