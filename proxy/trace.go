@@ -10,9 +10,12 @@ import (
 // It changes nothing.
 type Tracer interface {
 	// Trace returns all that can become of the packet: more than one outcome where the rules choose at random, in
-	// their order. It is an error if a rule cannot be followed, and what it is about.
+	// their order, MaxOutcomes at most. It is an error if a rule cannot be followed, and what it is about.
 	Trace(ctx context.Context, p Packet) ([]Outcome, error)
 }
+
+// MaxOutcomes bounds the memory that the outcomes of one packet take, at some 2 KB each.
+const MaxOutcomes = 1000
 
 // Packet is the first packet of a connection.
 type Packet struct {

@@ -10,7 +10,8 @@ import (
 // Planned follows packets through the rules that a state asks for. No kernel is needed. The state must not change meanwhile.
 func Planned(s *proxy.State) *Tracer {
 	defs := setDefs(s.Family())
-	p := &planned{state: s, rules: ruleset{family: s.Family(), defs: &defs, settings: s.Settings()}, chains: map[string]chainDef{}}
+	p := &planned{state: s, rules: ruleset{family: s.Family(), defs: &defs, settings: s.Settings()},
+		chains: map[string]chainDef{}, parsed: map[string][]parsedRule{}}
 	base := map[string]kernelChain{}
 	for _, c := range p.rules.chains() {
 		p.chains[c.name] = c
@@ -25,11 +26,19 @@ type planned struct {
 	state  *proxy.State
 	rules  ruleset
 	chains map[string]chainDef
+	parsed map[string][]parsedRule
+	// frontend is the one that elements are the elements of, and ranges those that are ranges.
+	frontend proxy.Frontend
+	elements map[elemKey]elemValue
+	ranges   []elemKey
 }
 
 func (p *planned) close() error { return nil }
 
 func (p *planned) chain(name string) ([]parsedRule, error) {
+	if rules, known := p.parsed[name]; known {
+		return rules, nil
+	}
 	def, ok := p.chains[name]
 	if c := parseChain(name); !ok && c.counted() {
 		def.rules = p.rules.counted(c)
@@ -41,34 +50,47 @@ func (p *planned) chain(name string) ([]parsedRule, error) {
 			return nil, err
 		}
 	}
+	p.parsed[name] = rules
 	return rules, nil
 }
 
-func (p *planned) element(k elemKey) (is elemKey, v elemValue, found bool, err error) {
+func (p *planned) element(k elemKey) (answer, error) {
+	a := answer{is: k}
 	switch k.set {
 	case clusterIPs:
-		for a := range p.state.ClusterIPs() {
-			if addrKey(clusterIPs, a) == k {
-				return k, v, true, nil
-			}
+		for ip := range p.state.ClusterIPs() {
+			a.found = a.found || addrKey(clusterIPs, ip) == k
 		}
 	case hairpin:
-		for a := range p.state.LocalEndpoints() {
-			if addrKey(hairpin, a, a) == k {
-				return k, v, true, nil
-			}
+		for ip := range p.state.LocalEndpoints() {
+			a.found = a.found || addrKey(hairpin, ip, ip) == k
 		}
 	case affinity, podSources: // packets add to them
 	default:
-		is = k
 		f, _ := parseFrontend(&k)
-		elementsOf(f, p.state.Route(f), func(key elemKey, value elemValue) {
-			if key == k || value.end.IsValid() && inRange(&key, value.end, &k) {
-				is, v, found = key, value, true
+		p.look(f)
+		for i := range p.ranges {
+			if inRange(&p.ranges[i], p.elements[p.ranges[i]].end, &k) {
+				a.is = p.ranges[i]
 			}
-		})
+		}
+		a.value, a.found = p.elements[a.is]
 	}
-	return is, v, found, nil
+	return a, nil
+}
+
+// look makes elements those of a frontend.
+func (p *planned) look(f proxy.Frontend) {
+	if p.frontend == f {
+		return
+	}
+	p.frontend, p.elements, p.ranges = f, map[elemKey]elemValue{}, nil
+	elementsOf(f, p.state.Route(f), func(k elemKey, v elemValue) {
+		p.elements[k] = v
+		if v.end.IsValid() {
+			p.ranges = append(p.ranges, k)
+		}
+	})
 }
 
 // inRange tells whether a key is in a range: an element whose last field goes up to an address.
@@ -89,7 +111,7 @@ func Live(opts Options) (*Tracer, error) {
 	opts.Log, opts.Peers = slog.New(slog.DiscardHandler), &Peers{}
 	w, err := open(opts)
 	if absent(err) {
-		return newTracer(opts.Family, &planned{}, nil), nil
+		return newTracer(opts.Family, &planned{}, nil), nil // no chain, and so nothing to look up
 	}
 	if err != nil {
 		return nil, err
@@ -118,7 +140,7 @@ func (l *live) close() error { return l.w.Close() }
 
 func (l *live) chain(name string) ([]parsedRule, error) { return l.rules[name], nil }
 
-func (l *live) element(k elemKey) (is elemKey, v elemValue, found bool, err error) {
-	is, v, _, found, err = l.w.askElement(k)
-	return is, v, found, err
+func (l *live) element(k elemKey) (a answer, err error) {
+	a.is, a.value, a.expires, a.found, err = l.w.askElement(k)
+	return a, err
 }

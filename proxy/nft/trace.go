@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,7 @@ type rulebook interface {
 	// chain returns a chain's rules; a chain that does not exist has none.
 	chain(name string) ([]parsedRule, error)
 	// element looks for the element that a key is or, in a set of ranges, is in.
-	element(k elemKey) (is elemKey, v elemValue, found bool, err error)
+	element(k elemKey) (answer, error)
 	close() error
 }
 
@@ -67,7 +68,7 @@ func (t *Tracer) Trace(ctx context.Context, p proxy.Packet) ([]proxy.Outcome, er
 			return nil, err
 		}
 		outcomes = append(outcomes, o)
-		if !choices.turn() {
+		if len(outcomes) == proxy.MaxOutcomes || !choices.turn() {
 			return outcomes, nil
 		}
 	}
@@ -100,9 +101,10 @@ func (c *choices) turn() bool {
 
 // answer is what a set said about a key.
 type answer struct {
-	is    elemKey
-	value elemValue
-	found bool
+	is      elemKey
+	value   elemValue
+	expires time.Duration
+	found   bool
 }
 
 // machine is the way of one packet through the hooks.

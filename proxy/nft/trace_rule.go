@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -228,7 +229,11 @@ func (m *machine) lookup(o *op, v *ruling, found func(string)) (matched bool, er
 	}
 	def := &m.t.defs[k.set]
 	if known {
-		found(def.element(a.is, a.value))
+		text := def.element(a.is, a.value)
+		if a.expires > 0 && a.expires < forever {
+			text += fmt.Sprintf(" expires %v", a.expires.Round(time.Second))
+		}
+		found(text)
 	}
 	if k.set == affinity {
 		m.outcome.Affinity = true
@@ -252,7 +257,7 @@ func (m *machine) lookup(o *op, v *ruling, found func(string)) (matched bool, er
 func (m *machine) ask(k elemKey) (a answer, err error) {
 	a, known := m.asked[k]
 	if !known {
-		if a.is, a.value, a.found, err = m.t.rules.element(k); err != nil {
+		if a, err = m.t.rules.element(k); err != nil {
 			def := &m.t.defs[k.set]
 			return a, fmt.Errorf("look for %s in %s: %w", fieldsText(def.key, k.b[:k.n]), in(m.t.family, def.name), err)
 		}
