@@ -157,9 +157,9 @@ func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.P
 		lost := status.NewLost(l.conflicts())
 		var views []explain.View
 		for _, p := range l.proxiers {
-			views = append(views, explain.View{Node: &p.node, State: p.state})
+			views = append(views, explain.View{Node: &p.node, State: p.state, Rules: l.rules(p)})
 		}
-		paths, err = explain.Explain(q, views, func(name proxy.ServiceName) (status.Service, []status.Endpoint) {
+		paths, err = explain.Explain(ctx, q, views, func(name proxy.ServiceName) (status.Service, []status.Endpoint) {
 			s, found := l.servedService(source.Name(name))
 			if !found {
 				return status.Service{}, nil // its plan is all there is

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,22 +16,25 @@ func Explain() *cli.Command {
 	output := outputFlag("json or yaml; a text for people without", "json", "yaml")
 	from := &flag{name: "from", placeholder: "WHO", usage: "who sends: pod, host, outside or an address; without, pod for a ClusterIP and else outside"}
 	protocol := &flag{name: "proto", placeholder: "PROTOCOL", usage: "tcp, udp or sctp; without, whatever the target has", values: []string{"tcp", "udp", "sctp"}}
+	live := &flag{name: "live", usage: "follow the kernel's rules too, and say where they do something else than they should"}
 	return &cli.Command{
 		Name:      "explain",
 		Usage:     "say where connections to a Service go on this node, and why",
-		UsageText: "sluice explain TARGET [--from WHO] [--proto PROTOCOL] [-o json|yaml]",
+		UsageText: "sluice explain TARGET [--from WHO] [--proto PROTOCOL] [--live] [-o json|yaml]",
 		Description: "TARGET is NAMESPACE/SERVICE[:PORT] or SERVICE[:PORT], with a port's name or\n" +
 			"number, an ADDRESS:PORT (also a node's address and a NodePort), or the ADDRESS\n" +
 			"of a Service or an endpoint. Shows what the running agent's rules do with the\n" +
 			"first packet of a connection: which Service has the address, which endpoints\n" +
-			"are chosen from, why the others are not, and which source address they see.\n\n" +
-			"Exit codes: 0 success, 1 nothing to explain or no answer, 2 wrong arguments,\n" +
-			"3 no agent is running.\n\n" +
+			"are chosen from, why the others are not, which source address they see, and\n" +
+			"the rules that do it: as they are planned, or with --live as the kernel has them.\n\n" +
+			"Exit codes: 0 success, 1 nothing to explain or no answer, or with --live the\n" +
+			"kernel does something else, 2 wrong arguments, 3 no agent is running.\n\n" +
 			"Examples:\n" +
 			"   sluice explain shop/web:http\n" +
 			"   sluice explain 192.0.2.1:30080 --from 198.51.100.7\n" +
-			"   sluice explain 10.43.0.10:53 --proto udp --from host",
-		Flags: flags.and(output, from, protocol),
+			"   sluice explain 10.43.0.10:53 --proto udp --from host\n" +
+			"   sluice explain shop/web --from 10.42.0.7 --live",
+		Flags: flags.and(output, from, protocol, live),
 		BashComplete: complete(func(c *cli.Context) []string {
 			if c.NArg() > 0 {
 				return nil
@@ -52,11 +56,15 @@ func Explain() *cli.Command {
 			if err != nil {
 				return err
 			}
-			paths, err := client.Explain(c.Context, status.Question{Target: c.Args().First(), From: from.last(), Protocol: protocol.last()})
+			paths, err := client.Explain(c.Context, status.Question{Target: c.Args().First(), From: from.last(), Protocol: protocol.last(), Live: live.on()})
 			if err != nil {
 				return askError(err)
 			}
-			return show(c.App.Writer, output, status.List[status.Path]{Items: paths}, func(w io.Writer) error { return status.WritePaths(w, paths) })
+			err = show(c.App.Writer, output, status.List[status.Path]{Items: paths}, func(w io.Writer) error { return status.WritePaths(w, paths) })
+			if err == nil && slices.ContainsFunc(paths, func(p status.Path) bool { return p.Kernel != nil && len(p.Kernel.Differs) > 0 }) {
+				err = &exitError{code: exitFailure}
+			}
+			return err
 		},
 	}
 }

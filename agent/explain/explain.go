@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,16 +14,24 @@ import (
 type View struct {
 	Node  *proxy.Node
 	State *proxy.State
+	Rules Rules
 }
 
 // Lookup returns what is known of a Service that has a plan.
 type Lookup func(proxy.ServiceName) (status.Service, []status.Endpoint)
 
-// Explain answers a question. All errors are a *status.QuestionError.
-func Explain(q status.Question, views []View, lookup Lookup) ([]status.Path, error) {
+// Explain answers a question. What is wrong with the question is a *status.QuestionError.
+func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup) ([]status.Path, error) {
 	all, err := destinations(&q, views)
 	if err != nil {
 		return nil, &status.QuestionError{Text: err.Error()}
+	}
+	if sender, err := netip.ParseAddr(q.From); err == nil { // of what has addresses of both families, those that it can send to
+		family := proxy.FamilyOf(sender.Unmap())
+		other := func(d destination) bool { return d.view.State.Family() != family }
+		if slices.ContainsFunc(all, func(d destination) bool { return !other(d) }) {
+			all = slices.DeleteFunc(all, other)
+		}
 	}
 	paths := make([]status.Path, 0, len(all))
 	for i := range all {
@@ -30,10 +39,18 @@ func Explain(q status.Question, views []View, lookup Lookup) ([]status.Path, err
 		if err != nil {
 			return nil, &status.QuestionError{Text: err.Error()}
 		}
-		paths = append(paths, all[i].path(from, lookup))
+		p := all[i].path(from, lookup)
+		packet := proxy.Packet{From: from.Source, To: all[i].frontends[0], OnNode: all[i].view.onNode}
+		if err := all[i].view.follow(ctx, &p, packet, q.Live); err != nil {
+			return nil, err
+		}
+		paths = append(paths, p)
 	}
 	return paths, nil
 }
+
+// onNode tells whether an address is one of this node's.
+func (v *View) onNode(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(v.Node.Addrs, a) }
 
 func (to *destination) path(from sender, lookup Lookup) status.Path {
 	v, route := to.view, to.route()

@@ -36,7 +36,7 @@ func views() []View {
 			front("192.0.2.1", 30080, nodePort), front("192.0.2.9", 30080, nodePort),
 		},
 	})
-	return []View{{&proxy.Node{Family: proxy.IPv4, Name: "here", Addrs: []netip.Addr{addr("192.0.2.1"), addr("192.0.2.9")}}, s}}
+	return []View{{&proxy.Node{Family: proxy.IPv4, Name: "here", Addrs: []netip.Addr{addr("192.0.2.1"), addr("192.0.2.9")}}, s, Rules{}}}
 }
 
 func lookup(proxy.ServiceName) (status.Service, []status.Endpoint) {
@@ -114,7 +114,7 @@ func TestExplain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.target, func(t *testing.T) {
-			paths, err := Explain(status.Question{Target: tt.target, From: tt.from, Protocol: tt.proto}, views(), lookup)
+			paths, err := Explain(t.Context(), status.Question{Target: tt.target, From: tt.from, Protocol: tt.proto}, views(), lookup)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestExplain(t *testing.T) {
 		})
 	}
 	// An endpoint leads to all frontends that lead to it.
-	if paths, err := Explain(status.Question{Target: "10.42.1.5"}, views(), lookup); err != nil || len(paths) != 3 {
+	if paths, err := Explain(t.Context(), status.Question{Target: "10.42.1.5"}, views(), lookup); err != nil || len(paths) != 3 {
 		t.Errorf("%+v, %v", paths, err)
 	}
 }
@@ -147,7 +147,7 @@ func TestBadQuestions(t *testing.T) {
 		{"web", "fd00::1", "", "cannot send"},
 		{"web", "", "icmp", "none of tcp"},
 	} {
-		_, err := Explain(status.Question{Target: tt.target, From: tt.from, Protocol: tt.proto}, views(), lookup)
+		_, err := Explain(t.Context(), status.Question{Target: tt.target, From: tt.from, Protocol: tt.proto}, views(), lookup)
 		if _, ok := err.(*status.QuestionError); !ok || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v", tt, err)
 		}

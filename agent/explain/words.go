@@ -58,7 +58,7 @@ func (v *View) sender(from string, r *proxy.Route) (sender, error) {
 	if a = a.Unmap(); proxy.FamilyOf(a) != v.State.Family() {
 		return sender{}, fmt.Errorf("%v cannot send to an %v address", a, v.State.Family())
 	}
-	s := sender{Source: proxy.Source{Addr: a, Local: a.IsLoopback() || slices.Contains(v.Node.Addrs, a), Interface: "?"}, words: a.String()}
+	s := sender{Source: proxy.Source{Addr: a, Local: v.onNode(a), Interface: "?"}, words: a.String()}
 	switch {
 	case s.Local:
 		s.Interface = ""
@@ -117,7 +117,7 @@ func reason(d *proxy.Decision, from sender, localOnly bool) string {
 
 // masquerade tells whether an endpoint sees an address of this node in the place of the client's, and why.
 func (v *View) masquerade(d *proxy.Decision, from sender, endpoint netip.AddrPort) (yes bool, why string) {
-	onNode := slices.Contains(v.Node.Addrs, endpoint.Addr())
+	onNode := v.onNode(endpoint.Addr())
 	yes = v.State.Masquerades(d, from.Source, endpoint, onNode)
 	switch {
 	case !yes && onNode && !from.Local:

@@ -79,6 +79,9 @@ func (c Client) Counts(ctx context.Context) (counts Counts, err error) {
 func (c Client) Explain(ctx context.Context, q Question) ([]Path, error) {
 	var l List[Path]
 	values := url.Values{"target": {q.Target}, "from": {q.From}, "protocol": {q.Protocol}}
+	if q.Live {
+		values.Set("live", "1")
+	}
 	err := c.get(ctx, pathExplain+"?"+values.Encode(), &l)
 	return l.Items, err
 }

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"text/tabwriter"
+
+	"sluice/proxy"
 )
 
 // Question is what `sluice explain` is asked.
@@ -16,6 +18,8 @@ type Question struct {
 	From string
 	// Protocol is tcp, udp or sctp; empty is whatever the target has.
 	Protocol string
+	// Live asks the kernel's rules too, and says where they do something else than the planned ones.
+	Live bool
 }
 
 // QuestionError says what is wrong with a Question.
@@ -35,11 +39,30 @@ type Path struct {
 	// Verdict is forwarded, rejected, dropped or untouched, and Reason says why.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason"`
-	// Affinity is about session affinity; empty without.
-	Affinity string `json:"affinity,omitempty"`
+	// Affinity is about session affinity; empty without. Remembered is the endpoint that the kernel keeps for this client; it is not
+	// valid if there is none, or the client's address is not known.
+	Affinity   string         `json:"affinity,omitempty"`
+	Remembered netip.AddrPort `json:"remembered,omitzero"`
 	// Endpoints are those that a new connection goes to, NotUsed the others of that port.
 	Endpoints []PathEndpoint `json:"endpoints,omitempty"`
 	NotUsed   []PathEndpoint `json:"notUsed,omitempty"`
+	// Rules are those that do it, in the order in which a packet meets them: as planned, or with Question.Live as the kernel has them.
+	Rules []PathRule `json:"rules,omitempty"`
+	// Kernel is what the kernel's rules do, with Question.Live.
+	Kernel *KernelPath `json:"kernel,omitempty"`
+}
+
+// PathRule is a rule, with the element of a map or set that was looked up in it.
+type PathRule struct {
+	proxy.Step
+	// To are the endpoints that it leads to; empty if it is part of every way.
+	To []netip.AddrPort `json:"to,omitempty"`
+}
+
+// KernelPath compares what the kernel's rules do with what they should.
+type KernelPath struct {
+	// Differs says where they do something else; empty if they do what they should.
+	Differs []string `json:"differs"`
 }
 
 // PathEndpoint is one endpoint of a Path.
@@ -70,6 +93,9 @@ func WritePaths(w io.Writer, paths []Path) error {
 		if p.Affinity != "" {
 			fmt.Fprintf(t, "  %s\n", p.Affinity)
 		}
+		if p.Remembered.IsValid() {
+			fmt.Fprintf(t, "  this client is remembered: it goes to %v\n", p.Remembered)
+		}
 		for _, e := range p.Endpoints {
 			source := "source kept: "
 			if e.Masqueraded {
@@ -83,6 +109,41 @@ func WritePaths(w io.Writer, paths []Path) error {
 		for _, e := range p.NotUsed {
 			fmt.Fprintf(t, "    %v\t%s\t%s\n", e.Address, e.Node, e.Why)
 		}
+		writeRules(t, p.Rules)
+		if p.Kernel == nil {
+			continue
+		}
+		if len(p.Kernel.Differs) == 0 {
+			fmt.Fprintln(t, "  the kernel's rules do just that")
+		}
+		for _, what := range p.Kernel.Differs {
+			fmt.Fprintf(t, "  NOT SO IN THE KERNEL: %s\n", what)
+		}
 	}
 	return t.Flush()
+}
+
+// rulesAlike is how many rules of one chain a text shows; they differ in the endpoint only.
+const rulesAlike = 5
+
+// writeRules writes what does it: rules of one chain that are for one endpoint each are cut short.
+func writeRules(w io.Writer, rules []PathRule) {
+	if len(rules) > 0 {
+		fmt.Fprintln(w, "  by")
+	}
+	alike := 0
+	for i, r := range rules {
+		if len(r.To) != 1 || i > 0 && rules[i-1].Where != r.Where {
+			alike = 0
+		}
+		if len(r.To) == 1 {
+			alike++
+		}
+		last := i+1 == len(rules) || len(rules[i+1].To) != 1 || rules[i+1].Where != r.Where
+		if alike <= rulesAlike {
+			fmt.Fprintf(w, "    %s\t%s\n", r.Where, r.Rule)
+		} else if last {
+			fmt.Fprintf(w, "    %s\tand %d more like it\n", r.Where, alike-rulesAlike)
+		}
+	}
 }

@@ -42,7 +42,7 @@ func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) er
 	mux.HandleFunc("GET "+pathExplain, func(w http.ResponseWriter, r *http.Request) {
 		get := r.URL.Query().Get
 		answer(log, func(ctx context.Context) (List[Path], error) {
-			items, err := p.Explain(ctx, Question{Target: get("target"), From: get("from"), Protocol: get("protocol")})
+			items, err := p.Explain(ctx, Question{Target: get("target"), From: get("from"), Protocol: get("protocol"), Live: get("live") != ""})
 			return List[Path]{nonNil(items)}, err
 		})(w, r)
 	})

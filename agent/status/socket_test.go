@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +45,13 @@ func (p *provider) Explain(_ context.Context, q Question) ([]Path, error) {
 	if q.Target == "" {
 		return nil, &QuestionError{"no target"}
 	}
-	return []Path{{To: []string{q.Target}, From: q.From, Reason: q.Protocol}}, p.err
+	path := Path{To: []string{q.Target}, From: q.From, Reason: q.Protocol}
+	if q.Live {
+		endpoint := netip.MustParseAddrPort("[fd00::2]:80")
+		path.Remembered, path.Kernel = endpoint, &KernelPath{Differs: []string{}}
+		path.Rules = []PathRule{{Step: proxy.Step{Where: "ip6 sluice lb-1", Rule: "dnat"}, To: []netip.AddrPort{endpoint}}}
+	}
+	return []Path{path}, p.err
 }
 
 // serve answers for p on a socket until the test ends.
@@ -301,8 +308,13 @@ func TestGroupOf(t *testing.T) {
 
 func TestClientExplains(t *testing.T) {
 	c := serve(t, &provider{})
-	got, err := c.Explain(t.Context(), Question{Target: "[fd00::1]:80", From: "a b&c", Protocol: "udp"})
-	if want := []Path{{To: []string{"[fd00::1]:80"}, From: "a b&c", Reason: "udp"}}; err != nil || !cmp.Equal(got, want) {
+	got, err := c.Explain(t.Context(), Question{Target: "[fd00::1]:80", From: "a b&c", Protocol: "udp", Live: true})
+	want := []Path{{
+		To: []string{"[fd00::1]:80"}, From: "a b&c", Reason: "udp", Remembered: netip.MustParseAddrPort("[fd00::2]:80"),
+		Rules:  []PathRule{{Step: proxy.Step{Where: "ip6 sluice lb-1", Rule: "dnat"}, To: []netip.AddrPort{netip.MustParseAddrPort("[fd00::2]:80")}}},
+		Kernel: &KernelPath{Differs: []string{}},
+	}}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	_, err = c.Explain(t.Context(), Question{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/agent/status"
+	"sluice/proxy"
 )
 
 // TestExplain asks the running agent where connections go, and makes them.
@@ -14,6 +15,7 @@ func TestExplain(t *testing.T) {
 	c := newCluster(t)
 	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
 	c.write("empty.yaml", service("empty", "vip2", ports))
+	c.write("kept.yaml", service("kept", "vip3", sticky), endpoints("kept", "pod2", "far1"))
 	c.Run()
 	paths := func(args ...string) []status.Path {
 		t.Helper()
@@ -40,6 +42,23 @@ func TestExplain(t *testing.T) {
 	}
 	c.Reach(0, "pod1 tcp vip1:80", "pod2:8080", "far1:8080")
 	c.Reach(0, "outside tcp node:30080", "pod2:8080", "far1:8080")
+	// A client with an affinity is remembered, without --live too.
+	client := []string{"kept:t", "--from", c.Expand("$pod1")}
+	if p := paths(client...)[0]; p.Remembered.IsValid() {
+		t.Errorf("before it came: %+v", p)
+	}
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip3:80", "pod2:8080|far1:8080")
+	for _, p := range [][]status.Path{paths(client...), paths(append(client, "--live")...)} {
+		if addr := p[0].Remembered.Addr().String(); addr != c.Expand("$pod2") && addr != c.Expand("$far1") {
+			t.Errorf("after it came: %+v", p[0])
+		}
+	}
+	// The kernel does just that, by rules that are named.
+	for _, p := range append(paths("default/web", "--live"), paths("empty", "--live")...) {
+		if p.Kernel == nil || len(p.Kernel.Differs) > 0 || len(p.Rules) < 3 {
+			t.Errorf("%+v: kernel %+v, rules %+v", p.To, p.Kernel, p.Rules)
+		}
+	}
 	for _, p := range paths("empty") {
 		if p.Verdict != "rejected" || !strings.Contains(p.Reason, "no endpoint is ready") {
 			t.Errorf("%+v", p)

@@ -1,0 +1,20 @@
+package agent
+
+import (
+	"context"
+
+	"sluice/agent/explain"
+	"sluice/proxy"
+	"sluice/proxy/nft"
+)
+
+// rules are what a packet meets in a family.
+func (l *loop) rules(p *proxier) explain.Rules {
+	return explain.Rules{
+		Planned: nft.Planned(p.state),
+		Live: func(context.Context) (proxy.Tracer, func(), error) {
+			t, err := nft.Live(nft.Options{Family: p.family})
+			return t, func() { t.Close() }, err
+		},
+	}
+}
