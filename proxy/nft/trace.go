@@ -121,10 +121,7 @@ type machine struct {
 	// added are the elements that the packet adds to sets by itself. A source that is not known is one, too.
 	added map[elemKey]bool
 
-	regs [64]byte
-	// unknown are the registers that hold something of the packet that is not known: it is like nothing else.
-	unknown [16]bool
-
+	registers
 	depth   int
 	outcome proxy.Outcome
 }

@@ -54,7 +54,11 @@ func (m *machine) op(o *op, v *ruling, found func(string)) (bool, error) {
 		if expr.MetaKey(o.num[0]) != expr.MetaKeyPRIORITY {
 			return false, errNotOurs
 		}
-		m.priority = binary.NativeEndian.Uint32(m.bytes(o.src, 4))
+		b := m.bytes(o.src, 4)
+		if b == nil {
+			return false, errNotOurs
+		}
+		m.priority = binary.NativeEndian.Uint32(b)
 	case "bitwise":
 		return true, m.bitwise(o)
 	case "cmp":
@@ -74,11 +78,12 @@ func (m *machine) op(o *op, v *ruling, found func(string)) (bool, error) {
 		}
 		return true, m.store(o.dst, []byte(o.value), true)
 	case "nat":
-		if o.num[0] != uint64(expr.NATTypeDestNAT) || o.src < 0 || o.data < 0 {
+		addr, port := m.bytes(o.src, addrLen(m.t.family)), m.bytes(o.data, 2)
+		if o.num[0] != uint64(expr.NATTypeDestNAT) || addr == nil || port == nil {
 			return false, errNotOurs
 		}
-		a, _ := netip.AddrFromSlice(m.bytes(o.src, addrLen(m.t.family)))
-		m.to.Addr, m.to.Port, m.nat = a, binary.BigEndian.Uint16(m.bytes(o.data, 2)), true
+		m.to.Addr, _ = netip.AddrFromSlice(addr)
+		m.to.Port, m.nat = binary.BigEndian.Uint16(port), true
 		v.code = nfAccept
 	case "masq":
 		m.outcome.Masquerade = true
@@ -92,23 +97,10 @@ func (m *machine) op(o *op, v *ruling, found func(string)) (bool, error) {
 	return true, nil
 }
 
-// bytes are what registers hold from one on.
-func (m *machine) bytes(reg int8, n int) []byte {
-	at := 4 * int(reg)
-	return m.regs[at:min(at+n, len(m.regs))]
-}
-
-// store puts something into registers. It fills whole ones. known is false for what is not known of the packet.
+// store puts something of the packet into registers. known is false for what is not known of it: that is like nothing else.
 func (m *machine) store(reg int8, b []byte, known bool) error {
-	n := align4(len(b))
-	if reg < 0 || 4*int(reg)+n > len(m.regs) {
+	if !m.registers.store(reg, b, known) {
 		return errNotOurs
-	}
-	at := m.bytes(reg, n)
-	clear(at)
-	copy(at, b)
-	for i := range n / 4 {
-		m.unknown[int(reg)+i] = !known
 	}
 	return nil
 }
@@ -172,22 +164,18 @@ func (m *machine) load(o *op) error {
 }
 
 func (m *machine) bitwise(o *op) error {
-	n := len(o.mask)
-	if o.src < 0 || o.dst < 0 || len(o.value) != n || 4*int(o.src)+n > len(m.regs) {
+	if !m.registers.bitwise(o) {
 		return errNotOurs
 	}
-	result := slices.Clone(m.bytes(o.src, n))
-	for i := range result {
-		result[i] = result[i]&o.mask[i] ^ o.value[i]
-	}
-	return m.store(o.dst, result, !m.unknown[o.src])
+	return nil
 }
 
 func (m *machine) compare(o *op) (matched bool, err error) {
-	if o.src < 0 {
+	b := m.bytes(o.src, len(o.value))
+	if b == nil {
 		return false, errNotOurs
 	}
-	equal := !m.unknown[o.src] && string(m.bytes(o.src, len(o.value))) == o.value
+	equal := m.known(o.src, len(o.value)) && string(b) == o.value
 	switch expr.CmpOp(o.num[0]) {
 	case expr.CmpOpEq:
 		return equal, nil
@@ -200,16 +188,17 @@ func (m *machine) compare(o *op) (matched bool, err error) {
 // key is what an expression looks for in a set, or adds to it. known is false if a part of it is not known.
 func (m *machine) key(o *op) (k elemKey, known bool, err error) {
 	id := slices.IndexFunc(m.t.defs[:], func(d setDef) bool { return d.name == o.text })
-	if id < 0 || o.src < 0 {
+	if id < 0 {
 		return k, false, errNotOurs
 	}
 	k.set = setID(id)
 	n := int(padded(m.t.defs[id].key))
-	if 4*int(o.src)+n > len(m.regs) {
+	b := m.bytes(o.src, n)
+	if b == nil {
 		return k, false, errNotOurs
 	}
-	k.n = uint8(copy(k.b[:], m.bytes(o.src, n)))
-	return k, !slices.Contains(m.unknown[o.src:int(o.src)+n/4], true), nil
+	k.n = uint8(copy(k.b[:], b))
+	return k, m.known(o.src, n), nil
 }
 
 // lookup looks for an element. Its verdict goes into v, or its data into a register.
