@@ -66,6 +66,7 @@ var fields = map[string][]field{
 	"fib":       {dstRegister, number0, number1},
 	"reject":    {number0, number1},
 	"numgen":    {dstRegister, number0, number1, number2},
+	"range":     {srcRegister, number0, bytesValue, bytesMask}, // from and to
 }
 
 // natImplied are flags of NFTA_NAT_FLAGS that the kernel sets by itself: NF_NAT_RANGE_MAP_IPS and

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -133,12 +134,16 @@ func (p *printer) reg(n int8) string {
 func (p *printer) op(o *op, found string) string {
 	switch o.name {
 	case "payload":
-		p.load(o, payloadText(o))
+		p.load(o, cmp.Or(firstBytes(o), payloadText(o)))
 	case "meta":
 		if o.src != regNone {
 			return fmt.Sprintf("meta %s set %s", metaName(o.num[0]), p.reg(o.src))
 		}
-		p.load(o, "meta "+metaName(o.num[0]))
+		if name := metaName(o.num[0]); strings.HasSuffix(name, "ifname") {
+			p.load(o, name)
+		} else {
+			p.load(o, "meta "+name)
+		}
 	case "ct":
 		p.load(o, ctName(o.num[0]))
 	case "fib":
@@ -231,7 +236,12 @@ func (p *printer) compare(o *op) string {
 		}
 		return fmt.Sprintf("%s %s%v/%d", what, not, a, n)
 	case strings.HasSuffix(what, "addr"):
-		a, _ := netip.AddrFromSlice([]byte(o.value))
+		addr := make([]byte, map[bool]int{true: 16, false: 4}[strings.HasPrefix(what, "ip6")])
+		n := copy(addr, o.value)
+		a, _ := netip.AddrFromSlice(addr)
+		if n < len(addr) {
+			return fmt.Sprintf("%s %s%v/%d", what, not, a, 8*n)
+		}
 		return fmt.Sprintf("%s %s%v", what, not, a)
 	case strings.HasSuffix(what, "name"):
 		text := strings.TrimRight(o.value, "\x00")
@@ -277,6 +287,23 @@ func payloadText(o *op) string {
 		return "th dport"
 	}
 	return fmt.Sprintf("@%d,%d,%d", base, offset*8, length*8)
+}
+
+// firstBytes names the address that an expression loads the first bytes of, as nft does to compare a prefix; empty if it is none.
+func firstBytes(o *op) string {
+	whole := *o
+	switch offset, n := o.num[1], o.num[2]; {
+	case (offset == 12 || offset == 16) && n < 4:
+		whole.num[2] = 4
+	case (offset == 8 || offset == 24) && n > 1 && n < 16:
+		whole.num[2] = 16
+	default:
+		return ""
+	}
+	if text := payloadText(&whole); strings.HasSuffix(text, "addr") {
+		return text
+	}
+	return ""
 }
 
 func metaName(key uint64) string {

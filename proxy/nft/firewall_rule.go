@@ -1,0 +1,232 @@
+package nft
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"sluice/proxy"
+)
+
+// neutral are expressions that let every packet on. An objref is a counter's mostly; a limit's or a quota's can be one, too.
+var neutral = []string{"counter", "log", "last", "objref", "notrack", "dup"}
+
+// codeUnknown stands for a verdict that cannot be foretold. It is the kernel's for none (NF_STOLEN + 0x100).
+const codeUnknown = 0x102
+
+// rule judges a rule of another program: whether the packet matches, and what becomes of it then.
+func (j *judge) rule(t foreignTable, r *parsedRule) (matched ternary, v ruling, err error) {
+	matched, v.code = yes, codeContinue
+	for i := range r.ops {
+		m, err := j.op(t, &r.ops[i], &v)
+		if matched = min(matched, m); matched == no || err != nil || v.code != codeContinue {
+			return matched, v, err
+		}
+	}
+	return matched, v, nil
+}
+
+func (j *judge) op(t foreignTable, o *op, v *ruling) (ternary, error) {
+	if o.extra != "" {
+		switch {
+		case slices.Contains(neutral, o.name):
+			return yes, nil
+		case slices.Contains([]string{"target", "queue", "tproxy", "synproxy"}, o.name):
+			v.code = codeUnknown
+		}
+		j.forget(0)
+		return maybe, nil
+	}
+	switch o.name {
+	case "payload", "meta", "ct", "fib", "numgen":
+		if o.dst >= 0 {
+			j.load(o)
+		}
+	case "bitwise":
+		if !j.bitwise(o) {
+			j.forget(o.dst)
+		}
+	case "cmp", "range":
+		return j.compare(o), nil
+	case "lookup":
+		return j.lookup(t, o, v)
+	case "immediate":
+		if o.dst == regVerdict {
+			*v = ruling{uint32(o.num[0]), o.text}
+			return yes, nil
+		}
+		j.store(o.dst, []byte(o.value), true)
+	case "reject":
+		v.code = nfDrop
+	case "dynset": // of a set that can be full, or a rate that can be passed
+		return maybe, nil
+	case "nat", "masq":
+		v.code = nfAccept
+	}
+	return yes, nil
+}
+
+// forget makes registers unknown from one on: how many are meant cannot be told.
+func (j *judge) forget(reg int8) {
+	for i := max(int(reg), 0); i < len(j.unknown); i++ {
+		j.unknown[i] = true
+	}
+}
+
+// load puts what is known of the packet into a register.
+func (j *judge) load(o *op) {
+	native := func(n uint32) { j.store(o.dst, binary.NativeEndian.AppendUint32(nil, n), true) }
+	port := func(n uint16) { j.store(o.dst, binary.BigEndian.AppendUint16(nil, n), true) }
+	name := func(i proxy.Interface) {
+		b := make([]byte, unix.IFNAMSIZ)
+		copy(b, i.Name)
+		j.store(o.dst, b, i.Name != "")
+	}
+	index := func(i proxy.Interface) {
+		j.store(o.dst, binary.NativeEndian.AppendUint32(nil, uint32(i.Index)), i.Index != 0)
+	}
+	p := j.p
+	switch {
+	case o.name == "payload" && payloadText(o) == "th dport":
+		port(p.Endpoint.Port())
+	case o.name == "payload" && o.num[0] == uint64(expr.PayloadBaseNetworkHeader):
+		j.loadHeader(o)
+	case o.name == "meta":
+		switch expr.MetaKey(o.num[0]) {
+		case expr.MetaKeyL4PROTO:
+			j.store(o.dst, []byte{byte(p.To.Protocol)}, true)
+		case expr.MetaKeyNFPROTO:
+			j.store(o.dst, []byte{nfproto(j.f.family)}, true)
+		case expr.MetaKeyPROTOCOL: // linux/if_ether.h
+			port(map[proxy.Family]uint16{proxy.IPv4: unix.ETH_P_IP, proxy.IPv6: unix.ETH_P_IPV6}[j.f.family])
+		case expr.MetaKeyMARK: // sluice sets none here
+			native(0)
+		case expr.MetaKeyIIFNAME:
+			name(p.In)
+		case expr.MetaKeyOIFNAME:
+			name(p.Out)
+		case expr.MetaKeyIIF:
+			index(p.In)
+		case expr.MetaKeyOIF:
+			index(p.Out)
+		default:
+			j.forget(o.dst)
+		}
+	case o.name == "ct":
+		switch expr.CtKey(o.num[0]) {
+		case expr.CtKeySTATE:
+			native(ctStateNew)
+		case expr.CtKeySTATUS:
+			native(ctStatusDNAT)
+		case expr.CtKeyMARK:
+			native(0)
+		case expr.CtKeyDIRECTION: // original
+			j.store(o.dst, []byte{0}, true)
+		case expr.CtKeyDSTIP, expr.CtKeyDSTIP6:
+			j.store(o.dst, p.To.Addr.AsSlice(), o.num[1] == 0)
+		case expr.CtKeyPROTODST:
+			j.store(o.dst, binary.BigEndian.AppendUint16(nil, p.To.Port), o.num[1] == 0)
+		default:
+			j.forget(o.dst)
+		}
+	case o.name == "fib" && o.num[0] == unix.NFT_FIB_RESULT_ADDRTYPE && (o.num[1] == unix.NFTA_FIB_F_SADDR || o.num[1] == unix.NFTA_FIB_F_DADDR):
+		if local := map[bool]bool{true: p.From.Local, false: p.OnNode}[o.num[1] == unix.NFTA_FIB_F_SADDR]; local {
+			native(unix.RTN_LOCAL)
+		} else {
+			native(unix.RTN_UNICAST)
+		}
+	default:
+		j.forget(o.dst)
+	}
+}
+
+// loadHeader puts a part of the network header into a register: struct iphdr's protocol is at 9, struct ipv6hdr's nexthdr at 6.
+// Prefixes of addresses can be read by their first bytes alone.
+func (j *judge) loadHeader(o *op) {
+	offset, n := int(o.num[1]), int(o.num[2])
+	source, destination, protocol := 12, 16, 9
+	if j.f.family == proxy.IPv6 {
+		source, destination, protocol = 8, 24, 6
+	}
+	length := addrLen(j.f.family)
+	switch {
+	case offset == destination && n <= length:
+		j.store(o.dst, j.p.Endpoint.Addr().AsSlice()[:n], true)
+	case offset == source && n <= length && j.p.From.Addr.IsValid():
+		j.store(o.dst, j.p.From.Addr.AsSlice()[:n], true)
+	case offset == protocol && n == 1:
+		j.store(o.dst, []byte{byte(j.p.To.Protocol)}, true)
+	default:
+		j.forget(o.dst)
+	}
+}
+
+// compare judges cmp, and range: whose value and mask are its ends.
+func (j *judge) compare(o *op) ternary {
+	n := len(o.value)
+	if !j.known(o.src, n) {
+		return maybe
+	}
+	is := j.bytes(o.src, n)
+	if o.name == "range" {
+		if len(o.mask) != n {
+			return maybe
+		}
+		in := bytes.Compare(is, []byte(o.value)) >= 0 && bytes.Compare(is, []byte(o.mask)) <= 0
+		return judged(in == (o.num[0] == unix.NFT_RANGE_EQ))
+	}
+	c := bytes.Compare(is, []byte(o.value))
+	switch expr.CmpOp(o.num[0]) {
+	case expr.CmpOpEq:
+		return judged(c == 0)
+	case expr.CmpOpNeq:
+		return judged(c != 0)
+	case expr.CmpOpLt:
+		return judged(c < 0)
+	case expr.CmpOpLte:
+		return judged(c <= 0)
+	case expr.CmpOpGt:
+		return judged(c > 0)
+	case expr.CmpOpGte:
+		return judged(c >= 0)
+	}
+	return maybe
+}
+
+func judged(b bool) ternary {
+	if b {
+		return yes
+	}
+	return no
+}
+
+// lookup looks for the packet in a set.
+func (j *judge) lookup(t foreignTable, o *op, v *ruling) (ternary, error) {
+	set, err := j.f.set(foreignSet{t, o.text})
+	if err != nil {
+		return maybe, err
+	}
+	if !j.known(o.src, set.keyLen) {
+		switch {
+		case o.dst == regVerdict:
+			v.code = codeUnknown
+		case o.dst >= 0:
+			j.forget(o.dst)
+		}
+		return maybe, nil
+	}
+	e := set.find(j.bytes(o.src, set.keyLen))
+	if o.num[0]&unix.NFT_LOOKUP_F_INV != 0 || e == nil {
+		return judged((e != nil) == (o.num[0]&unix.NFT_LOOKUP_F_INV == 0)), nil
+	}
+	switch {
+	case o.dst == regVerdict:
+		*v = e.verdict
+	case o.dst >= 0:
+		j.store(o.dst, e.data, true)
+	}
+	return yes, nil
+}
