@@ -153,13 +153,14 @@ func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error
 
 // Explain implements status.Provider.
 func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.Path, err error) {
+	var answers []explain.Answer
 	ended := l.do(ctx, func() {
 		lost := status.NewLost(l.conflicts())
 		var views []explain.View
 		for _, p := range l.proxiers {
 			views = append(views, explain.View{Node: &p.node, State: p.state, Rules: l.rules(p)})
 		}
-		paths, err = explain.Explain(ctx, q, views, func(name proxy.ServiceName) (status.Service, []status.Endpoint) {
+		answers, err = explain.Explain(ctx, q, views, func(name proxy.ServiceName) (status.Service, []status.Endpoint) {
 			s, found := l.servedService(source.Name(name))
 			if !found {
 				return status.Service{}, nil // its plan is all there is
@@ -168,7 +169,13 @@ func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.P
 			return status.NewService(s.service, endpoints, s.plans...), endpoints
 		})
 	})
-	return paths, errors.Join(ended, err)
+	if err := errors.Join(ended, err); err != nil {
+		return nil, err
+	}
+	// Others' chains can be many: the loop does not wait while they are read.
+	var fw firewalls
+	defer fw.close()
+	return explain.Block(answers, fw.judge), nil
 }
 
 // servedService is a Service with its plans in the families it is served in.

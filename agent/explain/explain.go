@@ -21,7 +21,7 @@ type View struct {
 type Lookup func(proxy.ServiceName) (status.Service, []status.Endpoint)
 
 // Explain answers a question. What is wrong with the question is a *status.QuestionError.
-func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup) ([]status.Path, error) {
+func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup) ([]Answer, error) {
 	all, err := destinations(&q, views)
 	if err != nil {
 		return nil, &status.QuestionError{Text: err.Error()}
@@ -33,7 +33,7 @@ func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup
 			all = slices.DeleteFunc(all, other)
 		}
 	}
-	paths := make([]status.Path, 0, len(all))
+	answers := make([]Answer, 0, len(all))
 	for i := range all {
 		from, err := all[i].view.sender(q.From, all[i].route())
 		if err != nil {
@@ -44,9 +44,9 @@ func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup
 		if err := all[i].view.follow(ctx, &p, packet, q.Live); err != nil {
 			return nil, err
 		}
-		paths = append(paths, p)
+		answers = append(answers, Answer{p, all[i].view.passages(&p, packet)})
 	}
-	return paths, nil
+	return answers, nil
 }
 
 // onNode tells whether an address is one of this node's.

@@ -48,8 +48,18 @@ type Path struct {
 	NotUsed   []PathEndpoint `json:"notUsed,omitempty"`
 	// Rules are those that do it, in the order in which a packet meets them: as planned, or with Question.Live as the kernel has them.
 	Rules []PathRule `json:"rules,omitempty"`
+	// Blocked are chains of other programs that end the packets' way behind the DNAT. BlockError says why they could not be judged.
+	Blocked    []PathBlock `json:"blocked,omitempty"`
+	BlockError string      `json:"blockError,omitempty"`
 	// Kernel is what the kernel's rules do, with Question.Live.
 	Kernel *KernelPath `json:"kernel,omitempty"`
+}
+
+// PathBlock is a chain of another program that ends a way.
+type PathBlock struct {
+	proxy.Block
+	// To are the endpoints that are concerned; empty if all are.
+	To []netip.AddrPort `json:"to,omitempty"`
 }
 
 // PathRule is a rule, with the element of a map or set that was looked up in it.
@@ -110,6 +120,7 @@ func WritePaths(w io.Writer, paths []Path) error {
 			fmt.Fprintf(t, "    %v\t%s\t%s\n", e.Address, e.Node, e.Why)
 		}
 		writeRules(t, p.Rules)
+		writeBlocks(t, &p)
 		if p.Kernel == nil {
 			continue
 		}
@@ -121,6 +132,35 @@ func WritePaths(w io.Writer, paths []Path) error {
 		}
 	}
 	return t.Flush()
+}
+
+// writeBlocks writes what becomes of the packets behind the DNAT.
+func writeBlocks(w io.Writer, p *Path) {
+	for _, b := range p.Blocked {
+		what := "  A FIREWALL DROPS IT"
+		if !b.Sure {
+			what = "  a firewall may drop it"
+		}
+		if len(b.To) > 0 {
+			what += fmt.Sprintf(" on the way to %s", joined(b.To, 3))
+		}
+		fmt.Fprintf(w, "%s: %s: %s\n", what, b.Chain, b.Rule)
+	}
+	if p.BlockError != "" {
+		fmt.Fprintf(w, "  whether a firewall drops it is not known: %s\n", p.BlockError)
+	}
+}
+
+// joined lists the first of some addresses.
+func joined(list []netip.AddrPort, most int) string {
+	var words []string
+	for _, a := range list[:min(len(list), most)] {
+		words = append(words, a.String())
+	}
+	if more := len(list) - most; more > 0 {
+		words = append(words, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(words, ", ")
 }
 
 // rulesAlike is how many rules of one chain a text shows; they differ in the endpoint only.

@@ -7,6 +7,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/proxy"
+	"sluice/test/lab"
 )
 
 // TestExplain asks the running agent where connections go, and makes them.
@@ -65,6 +66,24 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	c.Reach(0, "pod1 tcp vip2:80", "refused")
+	// A firewall's chain that drops what goes on to the endpoints is named, and one that accepts it is not.
+	web := []string{"web:t", "--from", c.Expand("$pod1")}
+	c.OnNode("nft", "add table inet fw; add chain inet fw gate { type filter hook forward priority 5; policy drop; }")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "silence")
+	if p := paths(web...)[0]; len(p.Blocked) != 1 || !p.Blocked[0].Sure || p.Blocked[0].Chain != "nftables inet fw gate" || p.Blocked[0].Rule != "policy drop" {
+		t.Errorf("%+v", p.Blocked)
+	}
+	c.OnNode("nft", "add rule inet fw gate ip daddr "+c.Expand("$pod2")+" oifname \""+lab.CNIBridge+"\" accept")
+	if p := paths(web...)[0]; len(p.Blocked) != 1 || len(p.Blocked[0].To) != 1 || p.Blocked[0].To[0].Addr().String() != c.Expand("$far1") {
+		t.Errorf("%+v", p.Blocked)
+	}
+	c.OnNode("nft", "add rule inet fw gate ct status dnat accept")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080|far1:8080")
+	for _, p := range paths("web:t") {
+		if len(p.Blocked) > 0 || p.BlockError != "" {
+			t.Errorf("%+v, %s", p.Blocked, p.BlockError)
+		}
+	}
 	if out, errs, code := c.Command("explain", "nosuch"); code != 1 || !strings.Contains(errs, "no Service nosuch") {
 		t.Errorf("code %d, %s%s", code, out, errs)
 	}
