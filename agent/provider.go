@@ -173,9 +173,9 @@ func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.P
 		return nil, err
 	}
 	// Others' chains can be many: the loop does not wait while they are read.
-	var fw firewalls
+	fw := firewalls{installed: l.installed}
 	defer fw.close()
-	return explain.Block(answers, fw.judge), nil
+	return explain.Block(answers, func(p proxy.Passage) ([]proxy.Block, error) { return fw.judge(ctx, p) }), nil
 }
 
 // servedService is a Service with its plans in the families it is served in.

@@ -13,6 +13,8 @@ type Passage struct {
 	OnNode bool
 	// In and Out are the interfaces it passes. They are zero where they are not known, and In where this node sends it.
 	In, Out Interface
+	// Mark is the packet's, as sluice set it.
+	Mark uint32
 }
 
 // Interface is a network interface of this node.

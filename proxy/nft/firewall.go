@@ -12,7 +12,7 @@ import (
 )
 
 // Firewall judges what chains of other programs do with packets that went through ours. It reads a table when it first comes
-// across it, and never changes one. Chains that iptables shows are left to who reads them there.
+// across it, and never changes one.
 type Firewall struct {
 	conn   *conn
 	family proxy.Family
@@ -27,8 +27,9 @@ type foreignTable struct {
 	name   string
 }
 
-// OpenFirewall finds the chains of other programs. It must be closed.
-func OpenFirewall(opts Options) (*Firewall, error) {
+// OpenFirewall finds the chains of other programs: without those of iptables-nft, whose rules only iptables has all words for, if
+// these are judged elsewhere. It must be closed.
+func OpenFirewall(opts Options, withIPTables bool) (*Firewall, error) {
 	opts.Log, opts.Peers = slog.New(slog.DiscardHandler), &Peers{}
 	f := &Firewall{family: opts.Family, rules: map[foreignTable]map[string][]parsedRule{}, sets: map[foreignSet]*foreignElements{}}
 	c, err := dial(opts.NetNS)
@@ -46,7 +47,7 @@ func OpenFirewall(opts Options) (*Firewall, error) {
 	}
 	for _, chain := range all {
 		sees := chain.Family == "inet" || chain.Family == familyName(nfproto(f.family))
-		if sees && chain.Table != TableName && chain.Type == "filter" && !chain.ofIPTables() {
+		if sees && chain.Table != TableName && chain.Type == "filter" && (withIPTables || !chain.ofIPTables()) {
 			f.chains = append(f.chains, chain)
 		}
 	}

@@ -102,8 +102,8 @@ func (j *judge) load(o *op) {
 			j.store(o.dst, []byte{nfproto(j.f.family)}, true)
 		case expr.MetaKeyPROTOCOL: // linux/if_ether.h
 			port(map[proxy.Family]uint16{proxy.IPv4: unix.ETH_P_IP, proxy.IPv6: unix.ETH_P_IPV6}[j.f.family])
-		case expr.MetaKeyMARK: // sluice sets none here
-			native(0)
+		case expr.MetaKeyMARK:
+			native(p.Mark)
 		case expr.MetaKeyIIFNAME:
 			name(p.In)
 		case expr.MetaKeyOIFNAME:

@@ -63,7 +63,7 @@ func TestFirewall(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n.Must(t, "nft", "flush ruleset; "+tt.rules)
-			f, err := OpenFirewall(Options{Family: proxy.IPv4, NetNS: n.FD()})
+			f, err := OpenFirewall(Options{Family: proxy.IPv4, NetNS: n.FD()}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestFirewallOfHosts(t *testing.T) {
 	n := lab.NewTestNamespace(t)
 	n.Must(t, "nft", "table inet fw { chain incoming { type filter hook input priority 0; policy drop; tcp dport 22 accept; }; chain outgoing { type filter hook output priority 0; ip daddr 10.42.0.5 drop; };"+
 		" chain early { type filter hook output priority -300; drop; }; }")
-	f, err := OpenFirewall(Options{Family: proxy.IPv4, NetNS: n.FD()})
+	f, err := OpenFirewall(Options{Family: proxy.IPv4, NetNS: n.FD()}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

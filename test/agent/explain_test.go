@@ -84,6 +84,13 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%+v, %s", p.Blocked, p.BlockError)
 		}
 	}
+	c.OnNode("nft", "delete table inet fw")
+	c.OnNode("iptables", "-P", "FORWARD", "DROP")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "silence")
+	if p := paths(web...)[0]; len(p.Blocked) != 1 || !p.Blocked[0].Sure || !strings.HasSuffix(p.Blocked[0].Chain, " filter FORWARD") {
+		t.Errorf("%+v, %s", p.Blocked, p.BlockError)
+	}
+	c.OnNode("iptables", "-P", "FORWARD", "ACCEPT")
 	if out, errs, code := c.Command("explain", "nosuch"); code != 1 || !strings.Contains(errs, "no Service nosuch") {
 		t.Errorf("code %d, %s%s", code, out, errs)
 	}
