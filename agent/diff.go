@@ -7,6 +7,7 @@ import (
 
 	"sluice/agent/status"
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/proxy/nft"
 )
 
@@ -17,15 +18,12 @@ func (l *loop) Diff(ctx context.Context) (d status.Diff, err error) {
 }
 
 func (l *loop) diff(ctx context.Context) (d status.Diff, err error) {
-	switch {
-	case !l.planned:
+	if !l.planned {
 		return d, &status.QuestionError{Text: "not all objects are known yet: what the kernel should have is not, either"}
-	case l.mode == proxy.ModeIPTables:
-		return d, &status.QuestionError{Text: "diff compares nftables rules only, and this agent writes iptables rules"}
 	}
 	for _, p := range l.proxiers {
 		n := 0
-		err := nft.Compare(ctx, nft.Options{Family: p.family}, p.state, func(one proxy.Difference) {
+		err := l.compare(ctx, p, func(one proxy.Difference) {
 			if n++; n <= status.MaxDiff {
 				d.Items = append(d.Items, status.FamilyDifference{Family: p.family, Difference: one})
 			}
@@ -37,4 +35,12 @@ func (l *loop) diff(ctx context.Context) (d status.Diff, err error) {
 		}
 	}
 	return d, nil
+}
+
+// compare tells differs what a family's rules in the kernel are not as they should be.
+func (l *loop) compare(ctx context.Context, p *proxier, differs func(proxy.Difference)) error {
+	if l.mode == proxy.ModeIPTables {
+		return iptables.Compare(ctx, l.iptablesOptions(p.family), p.state, differs)
+	}
+	return nft.Compare(ctx, nft.Options{Family: p.family}, p.state, differs)
 }

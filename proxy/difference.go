@@ -23,3 +23,14 @@ func (d Difference) String() string {
 	}
 	return s + ": should be " + d.Want + ", is " + d.Have
 }
+
+// Differing cuts off what two lists have in common at their beginning and at their end. What is left is not as it should be.
+func Differing[T any](want, have []T, same func(a, b T) bool) (missing, surplus []T) {
+	for len(want) > 0 && len(have) > 0 && same(want[0], have[0]) {
+		want, have = want[1:], have[1:]
+	}
+	for len(want) > 0 && len(have) > 0 && same(want[len(want)-1], have[len(have)-1]) {
+		want, have = want[:len(want)-1], have[:len(have)-1]
+	}
+	return want, have
+}

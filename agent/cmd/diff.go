@@ -16,7 +16,7 @@ func Diff() *cli.Command {
 		UsageText: "sluice diff [-o json|yaml]",
 		Description: "Asks the running agent on its socket. Reads all rules, maps and their elements\n" +
 			"back from the kernel, and changes nothing: the agent mends by itself what it\n" +
-			"hears of. With nftables only.\n\n" +
+			"hears of.\n\n" +
 			"Exit codes: 0 no difference, 1 differences or no answer, 2 wrong arguments, 3 no\n" +
 			"agent is running.\n\n" +
 			"Examples:\n" +

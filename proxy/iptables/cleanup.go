@@ -23,7 +23,7 @@ func (w *Writer) Cleanup(ctx context.Context) error {
 				ours[t].chains = append(ours[t].chains, string(name))
 				rest[t].deleted = append(rest[t].deleted, string(name))
 			},
-			lead: func(line []byte, own bool) {
+			lead: func(line []byte, own bool, _ []byte) {
 				remove := strings.Replace(string(line), "-A", "-D", 1)
 				if own {
 					ours[t].first = append(ours[t].first, remove)

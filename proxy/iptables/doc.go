@@ -15,6 +15,7 @@
 //	writer.go    proxy.Writer: clean up
 //	edit.go      proxy.Writer: one change
 //	reconcile.go proxy.Writer: make the kernel equal to the state
+//	compare.go   telling what in the kernel is not as it should be
 //	restore.go   the input of iptables-restore
 //	lock.go      the xtables lock, where iptables-restore does not take it
 //	save.go      the output of iptables-save

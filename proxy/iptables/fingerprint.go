@@ -73,9 +73,12 @@ func (w *Writer) readFingerprint(ctx context.Context) (all fingerprint, err erro
 				d = d.add(line)
 				rules++
 			},
-			lead: func(line []byte, own bool) {
+			lead: func(line []byte, own bool, behind []byte) {
 				if own {
 					all = all.plus(leadPrint(t, line))
+				}
+				if own && behind != nil { // it is not to be behind anything
+					all = all.plus(leadPrint(t, behind))
 				}
 			},
 		})

@@ -25,6 +25,7 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 	}
 	r.compare()
 	if r.stats.Added+r.stats.Removed > 0 || r.work {
+		r.find(ctx)
 		if err := w.restore(ctx, r.input); err != nil {
 			return proxy.Stats{}, err
 		}
@@ -36,18 +37,21 @@ func (w *Writer) Reconcile(ctx context.Context, s *proxy.State) (proxy.Stats, er
 	return r.stats, nil
 }
 
+// lead is a rule of ours in a chain of the system, and the rule that decides before it: empty if none does.
+type lead struct{ line, behind string }
+
 // reconciler is one run of Reconcile.
 type reconciler struct {
 	w    *Writer
 	want [tableCount]map[string]known
 	have [tableCount]map[string]saved
 	// leading are our rules in chains of the system.
-	leading [tableCount][]string
+	leading [tableCount][]lead
 	// write are the chains that differ; the value is the number of the last pass that wrote them.
 	write   [tableCount]map[string]int
 	order   [tableCount][]string // the same, in order
 	gone    [tableCount][]string
-	surplus [tableCount][]string // of leading
+	surplus [tableCount][]lead // of leading
 	missing [tableCount][]jump
 	pass    int
 	work    bool
@@ -78,9 +82,9 @@ func (r *reconciler) read(ctx context.Context, t table) error {
 			c.rules++
 			have[string(name)] = c
 		},
-		lead: func(line []byte, own bool) {
+		lead: func(line []byte, own bool, behind []byte) {
 			if own { // those of others, who may have put in anything, are theirs
-				r.leading[t] = append(r.leading[t], string(line))
+				r.leading[t] = append(r.leading[t], lead{string(line), string(behind)})
 			}
 		},
 	})
@@ -128,7 +132,7 @@ func (r *reconciler) compare() {
 func (r *reconciler) compareJumps() {
 	r.surplus = r.leading
 	for _, j := range jumps {
-		i := slices.Index(r.surplus[j.table], j.line())
+		i := slices.Index(r.surplus[j.table], lead{line: j.line()})
 		if i < 0 {
 			r.missing[j.table] = append(r.missing[j.table], j)
 			r.stats.Added++
@@ -138,11 +142,8 @@ func (r *reconciler) compareJumps() {
 		r.surplus[j.table] = slices.Delete(r.surplus[j.table], i, i+1)
 	}
 	for t := range tableCount {
-		for i, line := range r.surplus[t] {
-			r.surplus[t][i] = strings.Replace(line, "-A", "-D", 1)
-			r.stats.Removed++
-			r.work = true
-		}
+		r.stats.Removed += len(r.surplus[t])
+		r.work = r.work || len(r.surplus[t]) > 0
 	}
 }
 
@@ -152,7 +153,10 @@ func (r *reconciler) input(to io.Writer) error {
 	var tables [tableCount]tableInput
 	for t := range tableCount {
 		in := &tables[t]
-		in.first, in.chains, in.deleted = r.surplus[t], r.order[t], r.gone[t]
+		in.chains, in.deleted = r.order[t], r.gone[t]
+		for _, l := range r.surplus[t] {
+			in.first = append(in.first, strings.Replace(l.line, "-A", "-D", 1))
+		}
 		in.rules = func(to *bufio.Writer) {
 			r.w.rules.chains(&r.w.chain, func(c *chain, _ bool) {
 				if pass, differs := r.write[c.table][c.name]; differs && pass != r.pass && c.table == t {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -139,14 +140,24 @@ type reader struct {
 	chain func(name []byte)
 	rule  func(name, line []byte)
 	// lead is called for each rule of another chain that leads to one of ours. own says that the rule
-	// is ours, too, by its comment.
-	lead func(line []byte, own bool)
+	// is ours, too, by its comment. behind is the first rule before it in its chain that decides about packets itself; nil if none does.
+	lead func(line []byte, own bool, behind []byte)
+}
+
+// deciding are the targets that end a packet's way through the table nat: what comes behind does not see it. Of another
+// program's chain before ours nothing is known, and programs that want theirs to be the first would fight for it.
+var deciding = [][]byte{[]byte("ACCEPT"), []byte("RETURN"), []byte("DNAT"), []byte("REDIRECT"), []byte("NETMAP"), []byte("MASQUERADE"), []byte("SNAT")}
+
+func decides(line []byte) bool {
+	target := Target(line)
+	return slices.ContainsFunc(deciding, func(d []byte) bool { return bytes.Equal(d, target) })
 }
 
 // read runs iptables-save for one table.
 func (w *Writer) read(ctx context.Context, t table, r reader) error {
 	ctx, cancel := w.limited(ctx)
 	defer cancel()
+	first := map[string][]byte{} // the first rule that decides, by chain
 	err := w.variant.List(ctx, w.opts.NetNS, t.String(), Listing{
 		Chain: func(name, _ []byte) {
 			if r.chain != nil && bytes.HasPrefix(name, prefixBytes) {
@@ -160,7 +171,9 @@ func (w *Writer) read(ctx context.Context, t table, r reader) error {
 					r.rule(name, line)
 				}
 			case r.lead != nil && bytes.Contains(line, prefixBytes) && bytes.HasPrefix(Target(line), prefixBytes):
-				r.lead(line, bytes.Contains(line, ownComment))
+				r.lead(line, bytes.Contains(line, ownComment), first[string(name)])
+			case r.lead != nil && t == nat && first[string(name)] == nil && decides(line):
+				first[string(name)] = bytes.Clone(line)
 			}
 		},
 	})

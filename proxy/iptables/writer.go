@@ -61,6 +61,20 @@ var _ proxy.Writer = (*Writer)(nil)
 func New(opts Options) (*Writer, error) {
 	ctx := context.Background()
 	opts.Log = opts.logger()
+	w, err := openWriter(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	if w.slots, err = w.readSlots(ctx); err != nil {
+		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.
+		w.log.Debug("kernel's slots not read", "family", opts.Family, "error", err)
+		w.slots = nil
+	}
+	return w, nil
+}
+
+// openWriter makes a writer that knows nothing of the kernel yet.
+func openWriter(ctx context.Context, opts Options) (*Writer, error) {
 	v, err := opts.choose(ctx)
 	if err != nil {
 		return nil, err
@@ -71,11 +85,6 @@ func New(opts Options) (*Writer, error) {
 	}
 	w := &Writer{opts: opts, log: opts.Log, variant: v, rules: newRuleset(opts.Family, ipt.HasRandomFully())}
 	w.chain.family = opts.Family
-	if w.slots, err = w.readSlots(ctx); err != nil {
-		// Not fatal: planning starts with fresh slots then, and Reconcile tells what is wrong.
-		w.log.Debug("kernel's slots not read", "family", opts.Family, "error", err)
-		w.slots = nil
-	}
 	return w, nil
 }
 

@@ -122,12 +122,7 @@ func (r *reconciler) compareChain(t *kernelTable, c *chainDef) error {
 // compareRules tells which rules are not there, and which are too much. Rules in another order are both.
 func (r *reconciler) compareRules(where string, want, have []parsedRule) {
 	same := func(a, b parsedRule) bool { return a.comment == b.comment && slices.Equal(a.ops, b.ops) }
-	for len(want) > 0 && len(have) > 0 && same(want[0], have[0]) {
-		want, have = want[1:], have[1:]
-	}
-	for len(want) > 0 && len(have) > 0 && same(want[len(want)-1], have[len(have)-1]) {
-		want, have = want[:len(want)-1], have[:len(have)-1]
-	}
+	want, have = proxy.Differing(want, have, same)
 	for i := range max(len(want), len(have)) {
 		d := proxy.Difference{What: "rule", Where: where}
 		if i < len(want) {
