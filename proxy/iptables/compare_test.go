@@ -77,7 +77,9 @@ var faults = []struct {
 		return fmt.Sprintf("-R %s %d -m mark --mark 7 -j RETURN", chain, n)
 	}},
 	{"an endpoint is another", func(t testing.TB, i *intruder, _ table) string {
-		chain, n, line := i.pick(t, nat, func(line string) bool { return strings.Contains(line, "--to-destination") && !strings.Contains(line, "-m ") })
+		chain, n, line := i.pick(t, nat, func(line string) bool {
+			return strings.Contains(line, "--to-destination") && !strings.Contains(line, "-m ")
+		})
 		to, _ := argument(line, " --to-destination ")
 		return fmt.Sprintf("-R %s %d -p tcp -j DNAT --to-destination %s", chain, n, strings.TrimSuffix(to, "0")+"1")
 	}},

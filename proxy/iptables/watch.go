@@ -8,8 +8,8 @@ import (
 	"sluice/proxy"
 )
 
-// tick is how often Watch looks whether rules may have changed, which costs one system call.
-const tick = time.Second
+// tick is how often Watch looks whether rules may have changed, which costs a system call or two.
+const tick = 500 * time.Millisecond
 
 // Watch bounds the time that is taken for comparing all rules, and for mending them, while another program
 // changes them again and again: by pauses of so many times what comparing took.
@@ -85,7 +85,7 @@ func (e *expectation) compared(changes int, before stamp, right bool) bool {
 	return true
 }
 
-// Watch implements proxy.Writer. There are no notifications of both variants: it looks once in a
+// Watch implements proxy.Writer. There are no notifications of both variants: it looks twice in a
 // second whether rules may have changed, and compares all of them if so.
 func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) error {
 	s, err := w.openStamp()
@@ -156,7 +156,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func(by proxy.Pro
 				w.log.Warn("rules read back differ from those written, each time in the same way: this iptables spells a rule in another way, or another program changes it at once; they are written anew from time to time",
 					"family", w.opts.Family, "iptables", w.variant.String())
 			}
-			pause = min(max(2*pause, 2*tick), longestPause)
+			pause = min(max(2*pause, 4*tick), longestPause)
 		case repairs < quickRepairs:
 			pause = took
 		default:

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"sluice/agent/status"
 	"sluice/proxy"
+	"sluice/proxy/iptables"
 	"sluice/test/rig"
 )
 
@@ -61,6 +63,46 @@ func TestDrift(t *testing.T) {
 				}
 				if d, err := (status.Client{Socket: c.Socket()}).Diff(t.Context()); err != nil || d.Count != 0 {
 					t.Errorf("nft %s: not mended: %+v, %v", command, d, err)
+				}
+				c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080|far1:8080")
+			}
+		})
+	}
+}
+
+// TestDriftIPTables does so with both variants of iptables, which tell neither that nor who it was: the agent looks twice a second.
+func TestDriftIPTables(t *testing.T) {
+	for _, variant := range []string{iptables.NFT, iptables.Legacy} {
+		t.Run(variant, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(variant); err != nil {
+				t.Skipf("this machine has not both variants of iptables: %v", err)
+			}
+			c := newCluster(t)
+			c.Args = append(c.Args, "--proxy-mode", "iptables")
+			c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
+			c.variant(variant)
+			c.Run()
+			jump := `-m comment --comment "sluice: Services" -j SLUICE-SERVICES`
+			for i, tt := range []struct{ command, what string }{
+				{"-t nat -F SLUICE-SERVICES", "rule ip nat SLUICE-SERVICES"},
+				{"-t nat -I SLUICE-SERVICES -p tcp -j RETURN", "rule ip nat SLUICE-SERVICES"},
+				{"-t nat -D PREROUTING " + jump, "jump ip nat PREROUTING"},
+				{"-t nat -I PREROUTING -d " + c.Expand("$vip1") + " -j ACCEPT", "jump ip nat PREROUTING"},
+				{"-t nat -F", "jump ip nat"},
+				{"-t filter -I SLUICE-ANSWERS -j DROP", "rule ip filter SLUICE-ANSWERS"},
+			} {
+				begun := time.Now()
+				c.OnNode("sh", "-c", variant+" "+tt.command)
+				s := c.Await(3*time.Second, variant+" "+tt.command+": a repair", func(s status.Status) bool {
+					return s.Families[0].Repairs > i && !s.Families[0].Pending && len(s.Drift) > 0
+				})
+				t.Logf("%.0f ms: %s", time.Since(begun).Seconds()*1000, tt.command)
+				if last := s.Drift[len(s.Drift)-1]; last.Program != "" || !strings.Contains(fmt.Sprint(last.Changes), tt.what) {
+					t.Errorf("%s: status says %+v, want %s", tt.command, last, tt.what)
+				}
+				if d, err := (status.Client{Socket: c.Socket()}).Diff(t.Context()); err != nil || d.Count != 0 {
+					t.Errorf("%s: not mended: %+v, %v", tt.command, d, err)
 				}
 				c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080|far1:8080")
 			}
