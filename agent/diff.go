@@ -40,11 +40,7 @@ func (l *loop) diff(ctx context.Context) (d status.Diff, err error) {
 // compare tells differs what a family's rules in the kernel are not as they should be.
 func (l *loop) compare(ctx context.Context, p *proxier, differs func(proxy.Difference)) error {
 	if l.mode == proxy.ModeIPTables {
-		o := l.iptablesOptions(p.family)
-		if w, open := p.writer.(*iptables.Writer); open {
-			o.Variant = w.Variant().Name
-		}
-		return iptables.Compare(ctx, o, p.state, differs)
+		return iptables.Compare(ctx, l.iptablesOptions(p), p.state, differs)
 	}
 	return nft.Compare(ctx, nft.Options{Family: p.family}, p.state, differs)
 }

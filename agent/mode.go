@@ -33,16 +33,18 @@ func (l *loop) chooseMode(ctx context.Context) {
 // openWriter opens the writer of the mode that was chosen.
 func (l *loop) openWriter(f proxy.Family, peers *nft.Peers) (proxy.Writer, error) {
 	if l.mode == proxy.ModeIPTables {
-		o := l.iptablesOptions(f)
-		o.Interval, o.Log = l.cfg.SyncPeriod, l.log
-		return iptables.New(o)
+		return iptables.New(iptables.Options{Family: f, Variant: l.variant, Installed: l.installed(f), Interval: l.cfg.SyncPeriod, Log: l.log})
 	}
 	return nft.New(nft.Options{Family: f, Peers: peers, Log: l.log})
 }
 
-// iptablesOptions say which iptables is used.
-func (l *loop) iptablesOptions(f proxy.Family) iptables.Options {
-	return iptables.Options{Family: f, Variant: l.variant, Installed: l.installed(f)}
+// iptablesOptions say which iptables a family's rules are in, for who looks at them.
+func (l *loop) iptablesOptions(p *proxier) iptables.Options {
+	o := iptables.Options{Family: p.family, Variant: l.variant, Installed: l.installed(p.family)}
+	if w, open := p.writer.(*iptables.Writer); open {
+		o.Variant = w.Variant().Name
+	}
+	return o
 }
 
 // removeOther removes what an earlier agent wrote in a family in the other mode, or with the other iptables, once this one's

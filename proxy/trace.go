@@ -46,3 +46,31 @@ type Step struct {
 	// Rule is the rule or the element as nft or iptables-save print it.
 	Rule string `json:"rule"`
 }
+
+// Choices are the random numbers that one run of a packet through rules met. Runs that follow each other go through all there
+// can be. The zero value is ready for the first.
+type Choices struct {
+	list []struct{ is, of uint32 }
+	next int
+}
+
+// Draw returns a number below of.
+func (c *Choices) Draw(of uint32) uint32 {
+	if c.next == len(c.list) {
+		c.list = append(c.list, struct{ is, of uint32 }{0, of})
+	}
+	c.next++
+	return c.list[c.next-1].is
+}
+
+// Turn begins the next run, and tells whether there is one.
+func (c *Choices) Turn() bool {
+	c.next = 0
+	for i := len(c.list) - 1; i >= 0; i-- {
+		if c.list[i].is++; c.list[i].is < c.list[i].of {
+			c.list = c.list[:i+1]
+			return true
+		}
+	}
+	return false
+}

@@ -52,13 +52,15 @@ func (r *reconciler) find(ctx context.Context) {
 	}
 }
 
-// in names a table or a chain of it: "ip nat SLUICE-SERVICES", as nft has it.
-func (w *Writer) in(t table, chain string) string {
+// in names a chain: "ip nat SLUICE-SERVICES", as nft has it.
+func (w *Writer) in(t table, chain string) string { return familyTable(w.opts.Family, t, chain) }
+
+func familyTable(f proxy.Family, t table, chain string) string {
 	family := "ip"
-	if w.opts.Family == proxy.IPv6 {
+	if f == proxy.IPv6 {
 		family = "ip6"
 	}
-	return strings.TrimRight(fmt.Sprintf("%s %s %s", family, t, chain), " ")
+	return fmt.Sprintf("%s %s %s", family, t, chain)
 }
 
 // differences tells what compare found, until differs returns false. The texts of the chains that differ are read once more: in

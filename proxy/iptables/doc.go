@@ -22,6 +22,7 @@
 //	slots.go     the endpoints that the kernel has, for a restart
 //	watch.go     noticing that another program changed the rules
 //	stamp.go     telling cheaply that rules may have changed
+//	trace.go     following a packet through rules, planned or in the kernel
 //	parse.go     a rule of iptables-save in pieces
 //	firewall.go  what rules of other programs do behind the DNAT
 package iptables

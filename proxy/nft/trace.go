@@ -57,46 +57,20 @@ func (t *Tracer) Close() error { return t.rules.close() }
 func (t *Tracer) Trace(ctx context.Context, p proxy.Packet) ([]proxy.Outcome, error) {
 	asked := map[elemKey]answer{}
 	var outcomes []proxy.Outcome
-	for choices := (choices{}); ; {
+	for choices := (proxy.Choices{}); ; {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		choices.next = 0
 		m := machine{t: t, p: p, to: p.To, asked: asked, choices: &choices}
 		o, err := m.run()
 		if err != nil {
 			return nil, err
 		}
 		outcomes = append(outcomes, o)
-		if len(outcomes) == proxy.MaxOutcomes || !choices.turn() {
+		if len(outcomes) == proxy.MaxOutcomes || !choices.Turn() {
 			return outcomes, nil
 		}
 	}
-}
-
-// choices are the random numbers that one run through the rules met. The runs go through all there can be.
-type choices struct {
-	list []struct{ is, of uint32 }
-	next int
-}
-
-func (c *choices) draw(of uint32) uint32 {
-	if c.next == len(c.list) {
-		c.list = append(c.list, struct{ is, of uint32 }{0, of})
-	}
-	c.next++
-	return c.list[c.next-1].is
-}
-
-// turn goes on to the next run, and tells whether there is one.
-func (c *choices) turn() bool {
-	for i := len(c.list) - 1; i >= 0; i-- {
-		if c.list[i].is++; c.list[i].is < c.list[i].of {
-			c.list = c.list[:i+1]
-			return true
-		}
-	}
-	return false
 }
 
 // answer is what a set said about a key.
@@ -114,7 +88,7 @@ type machine struct {
 	to      proxy.Frontend // the destination, as DNAT changed it
 	nat     bool           // a DNAT changed it
 	asked   map[elemKey]answer
-	choices *choices
+	choices *proxy.Choices
 	hook    uint32
 	// priority is the packet's.
 	priority uint32

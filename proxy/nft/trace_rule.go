@@ -157,7 +157,7 @@ func (m *machine) load(o *op) error {
 		}
 	case "numgen":
 		if o.num[1] == unix.NFT_NG_RANDOM && o.num[0] > 0 && o.num[0] <= localSlots {
-			return native(m.choices.draw(uint32(o.num[0])) + uint32(o.num[2]))
+			return native(m.choices.Draw(uint32(o.num[0])) + uint32(o.num[2]))
 		}
 	}
 	return errNotOurs

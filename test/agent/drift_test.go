@@ -83,6 +83,9 @@ func TestDriftIPTables(t *testing.T) {
 			c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2", "far1"))
 			c.variant(variant)
 			c.Run()
+			if out, errs, code := c.Command("explain", "web", "--live"); code != 0 || strings.Count(out, "the kernel's rules do just that") != strings.Count(out, "forwarded:") {
+				t.Errorf("explain: code %d, %s%s", code, out, errs)
+			}
 			jump := `-m comment --comment "sluice: Services" -j SLUICE-SERVICES`
 			for i, tt := range []struct{ command, what string }{
 				{"-t nat -F SLUICE-SERVICES", "rule ip nat SLUICE-SERVICES"},

@@ -14,7 +14,16 @@ func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error
 	o.Family, o.NetNS = f, l.Node.FD()
 	return newWriterSubject(l, f,
 		func() (proxy.Writer, error) { return iptables.New(o) },
-		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) }, nil)
+		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) },
+		map[string]openTracer{
+			"planned rules": func(_ context.Context, s *proxy.State) (proxy.Tracer, func(), error) {
+				return iptables.Planned(s), func() {}, nil
+			},
+			"live rules": func(ctx context.Context, _ *proxy.State) (proxy.Tracer, func(), error) {
+				t, err := iptables.Live(ctx, o)
+				return t, func() {}, err
+			},
+		})
 }
 
 // iptablesCommand is the command of a variant for a family.
