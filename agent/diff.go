@@ -29,7 +29,7 @@ func (l *loop) diff(ctx context.Context) (d status.Diff, err error) {
 			}
 		})
 		d.Count += n
-		d.Waiting = d.Waiting || !p.queued.IsZero()
+		d.Waiting = d.Waiting || !p.queued.IsZero() && !l.offline
 		if err != nil {
 			return d, fmt.Errorf("compare %v: %w", p.family, err)
 		}

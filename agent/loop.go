@@ -26,6 +26,9 @@ type loop struct {
 	source  source.Source
 	mode    string // proxy.ModeNFTables or proxy.ModeIPTables
 	variant string // of iptables; empty: the one that the machine uses
+	offline bool   // it plans and answers, and writes nothing
+	// elsewhere: the node is another machine, or its kernel may not be asked.
+	elsewhere bool
 	// installed are the variants of iptables that chooseMode found; nil if it did not look.
 	installed func(proxy.Family) []iptables.Variant
 
@@ -198,7 +201,7 @@ func (l *loop) lost() {
 // write brings into the kernel what is due. A change that comes alone is written
 // at once; while changes keep coming, one write follows the other after MinSyncPeriod.
 func (l *loop) write(ctx context.Context, now time.Time) {
-	if !l.planned {
+	if !l.planned || l.offline {
 		return
 	}
 	paced := now.Before(l.lastWrite.Add(l.cfg.MinSyncPeriod))
@@ -225,7 +228,7 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 	if periodic {
 		l.nextSync = now.Add(l.cfg.SyncPeriod)
 	}
-	if !l.planned {
+	if !l.planned || l.offline {
 		return
 	}
 	for _, p := range l.proxiers {
@@ -246,7 +249,7 @@ func (l *loop) wake() time.Time {
 	if !l.release.IsZero() {
 		at = earlier(at, l.release)
 	}
-	if !l.planned {
+	if !l.planned || l.offline {
 		return at
 	}
 	for _, p := range l.proxiers {

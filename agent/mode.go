@@ -13,8 +13,8 @@ import (
 
 // chooseMode tries what the kernel has and chooses how rules are written. Where no mode can work, or
 // it could not be tried, the agent goes on with what was asked for, or nftables: its writer tries again and again, and
-// a module may be loaded in a moment.
-func (l *loop) chooseMode(ctx context.Context) {
+// a module may be loaded in a moment. It returns why.
+func (l *loop) chooseMode(ctx context.Context) string {
 	found := probe.Run(ctx, probe.Options{Mode: l.cfg.ProxyMode})
 	mode, why, err := found.Choose(l.cfg.ProxyMode)
 	if err != nil {
@@ -23,11 +23,13 @@ func (l *loop) chooseMode(ctx context.Context) {
 			mode = proxy.ModeNFTables
 		}
 		l.log.Error("rules cannot be written as it is; tried again and again", "mode", mode, "error", err)
+		why = err.Error()
 	} else {
 		l.log.Info("proxy mode", "mode", mode, "why", why)
 	}
 	l.mode, l.variant = mode, found.Variant()
 	l.installed = found.Installed
+	return why
 }
 
 // openWriter opens the writer of the mode that was chosen.

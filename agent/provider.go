@@ -173,9 +173,13 @@ func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.P
 		return nil, err
 	}
 	// Others' chains can be many: the loop does not wait while they are read.
-	fw := firewalls{installed: l.installed}
-	defer fw.close()
-	return explain.Block(answers, func(p proxy.Passage) ([]proxy.Block, error) { return fw.judge(ctx, p) }), nil
+	judge := func(p proxy.Passage) ([]proxy.Block, error) { return nil, nil }
+	if !l.elsewhere {
+		fw := firewalls{installed: l.installed}
+		defer fw.close()
+		judge = func(p proxy.Passage) ([]proxy.Block, error) { return fw.judge(ctx, p) }
+	}
+	return explain.Block(answers, judge), nil
 }
 
 // servedService is a Service with its plans in the families it is served in.

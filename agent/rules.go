@@ -11,6 +11,14 @@ import (
 
 // rules are what a packet meets in a family.
 func (l *loop) rules(p *proxier) explain.Rules {
+	r := l.writersRules(p)
+	if l.elsewhere {
+		r.Live = nil
+	}
+	return r
+}
+
+func (l *loop) writersRules(p *proxier) explain.Rules {
 	if l.mode == proxy.ModeIPTables {
 		return explain.Rules{
 			Planned: iptables.Planned(p.state),

@@ -15,6 +15,7 @@ func Agent() *cli.Command {
 	flags := newConfigFlags()
 	writeTo := &flag{name: "write-config-to", placeholder: "FILE",
 		usage: "check the configuration, write the options of the command line and of the environment into this configuration file, and exit; other options in it stay"}
+	dry := &flag{name: "dry-run", usage: "show what would be planned, and what of it the kernel does not have, and exit; nothing is changed"}
 	return &cli.Command{
 		Name:      "agent",
 		Usage:     "run the proxy on this node until it is stopped",
@@ -30,13 +31,13 @@ func Agent() *cli.Command {
 			"command line is stronger than the environment, and that is stronger than the\n" +
 			"file.\n\n" +
 			"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failure, 2 wrong arguments or\n" +
-			"configuration.\n\n" +
+			"configuration. With --dry-run: 0 nothing would change, 1 something would.\n\n" +
 			"Examples:\n" +
 			"   sluice agent --cluster-cidr 10.42.0.0/16\n" +
 			"   sluice agent --manifests /etc/sluice/manifests\n" +
 			"   sluice agent --manifests ./examples --cluster-cidr 10.42.0.0/16,fd42::/56\n" +
 			"   SLUICE_LOG_LEVEL=debug sluice agent --config ./sluice.yaml",
-		Flags: append(flags.and(), writeTo),
+		Flags: append(flags.and(), writeTo, dry),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return unexpectedArgument(c.Args().First())
@@ -58,6 +59,9 @@ func Agent() *cli.Command {
 			}
 			if err := needNetAdmin(); err != nil {
 				return err
+			}
+			if dry.on() {
+				return dryRun(c, cfg)
 			}
 			return agent.Run(c.Context, cfg, log)
 		},

@@ -7,12 +7,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"sluice/agent"
 	"sluice/agent/status"
 )
 
 // Explain says what becomes of connections to a Service.
 func Explain() *cli.Command {
-	flags := newConfigFlags("socket", "config")
+	flags := newConfigFlags("manifests", "hostname-override", "cluster-cidr", "data-dir", "socket", "config")
 	output := outputFlag("json or yaml; a text for people without", "json", "yaml")
 	from := &flag{name: "from", placeholder: "WHO", usage: "who sends: pod, host, outside or an address; without, pod for a ClusterIP and else outside"}
 	protocol := &flag{name: "proto", placeholder: "PROTOCOL", usage: "tcp, udp or sctp; without, whatever the target has", values: []string{"tcp", "udp", "sctp"}}
@@ -27,13 +28,18 @@ func Explain() *cli.Command {
 			"first packet of a connection: which Service has the address, which endpoints\n" +
 			"are chosen from, why the others are not, which source address they see, and\n" +
 			"the rules that do it: as they are planned, or with --live as the kernel has them.\n\n" +
+			"While no agent is running its cache is explained, or the manifests that its\n" +
+			"configuration names. With --manifests no agent is asked, and neither a kernel nor\n" +
+			"root is needed: --hostname-override names the node that it is about.\n\n" +
 			"Exit codes: 0 success, 1 nothing to explain or no answer, or with --live the\n" +
-			"kernel does something else, 2 wrong arguments, 3 no agent is running.\n\n" +
+			"kernel does something else, 2 wrong arguments, 3 no agent is running, and there\n" +
+			"is no cache.\n\n" +
 			"Examples:\n" +
 			"   sluice explain shop/web:http\n" +
 			"   sluice explain 192.0.2.1:30080 --from 198.51.100.7\n" +
 			"   sluice explain 10.43.0.10:53 --proto udp --from host\n" +
-			"   sluice explain shop/web --from 10.42.0.7 --live",
+			"   sluice explain shop/web --from 10.42.0.7 --live\n" +
+			"   sluice explain shop/web --manifests ./examples --hostname-override node",
 		Flags: flags.and(output, from, protocol, live),
 		BashComplete: complete(func(c *cli.Context) []string {
 			if c.NArg() > 0 {
@@ -52,11 +58,8 @@ func Explain() *cli.Command {
 			default:
 				return unexpectedArgument(c.Args().Get(1))
 			}
-			client, err := newClient(flags)
-			if err != nil {
-				return err
-			}
-			paths, err := client.Explain(c.Context, status.Question{Target: c.Args().First(), From: from.last(), Protocol: protocol.last(), Live: live.on()})
+			q := status.Question{Target: c.Args().First(), From: from.last(), Protocol: protocol.last(), Live: live.on()}
+			paths, err := explain(c, flags, func(a answerer) ([]status.Path, error) { return a.Explain(c.Context, q) })
 			if err != nil {
 				return askError(err)
 			}
@@ -67,4 +70,16 @@ func Explain() *cli.Command {
 			return err
 		},
 	}
+}
+
+// explain asks manifests that the command line names, or else as asked does.
+func explain(c *cli.Context, flags configFlags, ask func(answerer) ([]status.Path, error)) ([]status.Path, error) {
+	if !flags.given("manifests") {
+		return asked(c, flags, ask)
+	}
+	cfg, _, err := flags.load()
+	if err != nil {
+		return nil, err
+	}
+	return offline(c, cfg, agent.OfflineOptions{AsNode: true, NoKernel: needNetAdmin() != nil}, "", ask)
 }

@@ -119,6 +119,11 @@ func (flags configFlags) sources() config.Sources {
 	return config.FromProcess(given)
 }
 
+// given tells whether the command line sets an option.
+func (flags configFlags) given(name string) bool {
+	return slices.ContainsFunc(flags, func(f *flag) bool { return f.name == name && f.IsSet() })
+}
+
 // load reads the configuration.
 func (flags configFlags) load() (config.Config, []string, error) {
 	cfg, warnings, err := config.Load(flags.sources())

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
-
-	"sluice/agent/status"
 )
 
 func outputFlag(usage string, values ...string) *flag {
@@ -34,9 +31,9 @@ func show(w io.Writer, output *flag, doc any, text func(io.Writer) error) error 
 	return writeDocument(w, output.last(), doc)
 }
 
-// showAnswer is the action of a command without arguments that shows one document of the agent. Its exit code is that of a
+// showAnswer is the action of a command without arguments that shows one document. Its exit code is that of a
 // failure if failed says so: the document has said why.
-func showAnswer[T any](flags configFlags, output *flag, ask func(status.Client, context.Context) (T, error), text func(*T, io.Writer) error, failed func(*T) bool) cli.ActionFunc {
+func showAnswer[T any](output *flag, ask func(*cli.Context) (T, error), text func(*T, io.Writer) error, failed func(*T) bool) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if c.Args().Present() {
 			return unexpectedArgument(c.Args().First())
@@ -44,11 +41,7 @@ func showAnswer[T any](flags configFlags, output *flag, ask func(status.Client, 
 		if err := checkValue(output); err != nil {
 			return err
 		}
-		client, err := newClient(flags)
-		if err != nil {
-			return err
-		}
-		doc, err := ask(client, c.Context)
+		doc, err := ask(c)
 		if err != nil {
 			return askError(err)
 		}

@@ -25,7 +25,14 @@ func Status() *cli.Command {
 			"   sluice status\n" +
 			"   sluice status -o json | jq .families",
 		Flags: flags.and(output),
-		Action: showAnswer(flags, output, status.Client.Status,
+		Action: showAnswer(output,
+			func(c *cli.Context) (s status.Status, err error) {
+				client, err := newClient(flags)
+				if err != nil {
+					return s, err
+				}
+				return client.Status(c.Context)
+			},
 			func(s *status.Status, w io.Writer) error { return s.Write(w, time.Now()) },
 			func(s *status.Status) bool { return !s.Healthy }),
 	}

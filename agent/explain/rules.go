@@ -21,7 +21,10 @@ type Rules struct {
 
 // follow adds the rules that do it to a path: those that are planned, or with live those that the kernel has, and where the two differ.
 func (v *View) follow(ctx context.Context, p *status.Path, packet proxy.Packet, live bool) error {
-	if v.Rules.Planned == nil {
+	switch {
+	case live && v.Rules.Live == nil:
+		return &status.QuestionError{Text: "there is no kernel to ask: --live needs root, on the node itself"}
+	case v.Rules.Planned == nil:
 		return nil
 	}
 	planned, err := v.Rules.Planned.Trace(ctx, packet)
@@ -52,9 +55,6 @@ func (v *View) follow(ctx context.Context, p *status.Path, packet proxy.Packet, 
 }
 
 func (v *View) live(ctx context.Context, packet proxy.Packet) ([]proxy.Outcome, error) {
-	if v.Rules.Live == nil {
-		return nil, &status.QuestionError{Text: "there is no kernel to ask: --live needs the node itself"}
-	}
 	t, closeTracer, err := v.Rules.Live(ctx)
 	if err != nil {
 		return nil, err

@@ -62,6 +62,17 @@ type watcher struct {
 	failed   string // the error that was logged last
 }
 
+// Read returns the node's addresses as they are. netNS is as in Options.
+func Read(netNS int) (facts Facts, err error) {
+	const attempts = 10
+	for range attempts {
+		if facts, err = read(netNS); !errors.Is(err, errInterrupted) {
+			break
+		}
+	}
+	return facts, err
+}
+
 // groups are those of the kernel's notifications that tell of changes (linux/rtnetlink.h).
 var groups = [...]uint32{
 	unix.RTNLGRP_LINK,

@@ -135,13 +135,17 @@ func (s *Status) Write(w io.Writer, now time.Time) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	return s.writeSections(w, now)
+}
+
+func (s *Status) writeSections(w io.Writer, now time.Time) (err error) {
 	for _, section := range s.Sections(now) {
-		fmt.Fprintf(t, "\n%s:\n", section.Title)
+		_, err = fmt.Fprintf(w, "\n%s:\n", section.Title)
 		for _, l := range section.Lines {
-			fmt.Fprintf(t, "  %s\n", l)
+			_, err = fmt.Fprintf(w, "  %s\n", l)
 		}
 	}
-	return t.Flush()
+	return err
 }
 
 // objects lists what is held: ", 3 Service, 3 EndpointSlice, 1 Node".

@@ -39,47 +39,60 @@ type Options struct {
 // WantedFlows is how many connections a machine with ram bytes of memory should be able to track.
 func WantedFlows(ram uint64) int { return int(min(max(ram/ramPerFlow, minFlows), maxFlows)) }
 
+// Change is a parameter that is not as it should be. Name has slashes for dots.
+type Change struct {
+	Name     string
+	Is, Want int
+}
+
+// String is the change as sysctl -w takes it, and what it was.
+func (c Change) String() string { return fmt.Sprintf("%s=%d (was %d)", c.dotted(), c.Want, c.Is) }
+
+func (c Change) dotted() string { return strings.ReplaceAll(c.Name, "/", ".") }
+
 // Apply sets the parameters of the network namespace of the calling thread, as far as they are not right.
 func Apply(o Options) {
-	o.atLeast("net/netfilter/nf_conntrack_max", WantedFlows(o.RAM))
-	o.atMost("net/netfilter/nf_conntrack_tcp_timeout_established", establishedTimeout)
-	o.atLeast("net/netfilter/nf_conntrack_tcp_timeout_close_wait", closeWaitTimeout)
-	o.atLeast("net/ipv4/ip_forward", 1)
+	for _, c := range Wanted(o) {
+		o.set(c)
+	}
+}
+
+// Wanted lists what Apply would set, in its order. It changes nothing.
+func Wanted(o Options) (all []Change) {
+	note := func(name string, wrong func(is, want int) bool, want int) {
+		if is, err := o.read(name); err == nil && wrong(is, want) {
+			all = append(all, Change{name, is, want})
+		}
+	}
+	less := func(is, want int) bool { return is < want }
+	more := func(is, want int) bool { return is > want }
+	note("net/netfilter/nf_conntrack_max", less, WantedFlows(o.RAM))
+	note("net/netfilter/nf_conntrack_tcp_timeout_established", more, establishedTimeout)
+	note("net/netfilter/nf_conntrack_tcp_timeout_close_wait", less, closeWaitTimeout)
+	note("net/ipv4/ip_forward", less, 1)
 	// Where pods share a bridge, a packet from one to a Service whose endpoint is another passes the
 	// rules only with these (module br_netfilter; the files are missing without it).
-	o.atLeast("net/bridge/bridge-nf-call-iptables", 1)
-	o.atLeast("net/bridge/bridge-nf-call-ip6tables", 1)
-	o.forwardIPv6()
+	note("net/bridge/bridge-nf-call-iptables", less, 1)
+	note("net/bridge/bridge-nf-call-ip6tables", less, 1)
+	return append(all, o.forwardIPv6()...)
 }
 
 // forwardIPv6 turns forwarding on without losing the node's own default route: an
 // interface that forwards takes router advertisements only with accept_ra 2
 // (Documentation/networking/ip-sysctl.rst).
-func (o Options) forwardIPv6() {
+func (o Options) forwardIPv6() (changes []Change) {
 	const all = "net/ipv6/conf/all/forwarding"
 	if on, err := o.read(all); err != nil || on != 0 {
-		return // no IPv6, or nothing to do
+		return nil // no IPv6, or nothing to do
 	}
 	dirs, _ := filepath.Glob(filepath.Join(o.Root, "net/ipv6/conf/*"))
 	for _, dir := range dirs {
 		name := filepath.Join("net/ipv6/conf", filepath.Base(dir), "accept_ra")
 		if v, err := o.read(name); err == nil && v == 1 && filepath.Base(dir) != "all" {
-			o.set(name, v, 2)
+			changes = append(changes, Change{name, v, 2})
 		}
 	}
-	o.set(all, 0, 1)
-}
-
-func (o Options) atLeast(name string, want int) {
-	if v, err := o.read(name); err == nil && v < want {
-		o.set(name, v, want)
-	}
-}
-
-func (o Options) atMost(name string, want int) {
-	if v, err := o.read(name); err == nil && v > want {
-		o.set(name, v, want)
-	}
+	return append(changes, Change{all, 0, 1})
 }
 
 func (o Options) read(name string) (int, error) {
@@ -91,13 +104,12 @@ func (o Options) read(name string) (int, error) {
 }
 
 // set writes a value and logs that, with the value before: docs/install.md sends there who wants to put it back.
-func (o Options) set(name string, is, want int) {
-	dotted := strings.ReplaceAll(name, "/", ".")
-	err := os.WriteFile(filepath.Join(o.Root, name), []byte(strconv.Itoa(want)), 0)
+func (o Options) set(c Change) {
+	err := os.WriteFile(filepath.Join(o.Root, c.Name), []byte(strconv.Itoa(c.Want)), 0)
 	if err != nil {
-		o.Log.Warn("kernel parameter not set", "name", dotted, "value", is, "wanted", want, "error", err,
-			"remedy", fmt.Sprintf("sysctl -w %s=%d on the host", dotted, want))
+		o.Log.Warn("kernel parameter not set", "name", c.dotted(), "value", c.Is, "wanted", c.Want, "error", err,
+			"remedy", fmt.Sprintf("sysctl -w %s=%d on the host", c.dotted(), c.Want))
 		return
 	}
-	o.Log.Info("kernel parameter set", "name", dotted, "value", want, "was", is)
+	o.Log.Info("kernel parameter set", "name", c.dotted(), "value", c.Want, "was", c.Is)
 }
