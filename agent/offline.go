@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sluice/agent/config"
+	"sluice/agent/kube"
 	"sluice/agent/nodeaddr"
 	"sluice/agent/source"
 	"sluice/agent/status"
@@ -57,6 +58,7 @@ func (e *NoObjectsError) Error() string { return e.Reason }
 // OpenOffline plans all objects that are known without an agent. It must be closed. A *NoObjectsError says that there are none.
 func OpenOffline(ctx context.Context, cfg config.Config, o OfflineOptions) (_ *Offline, err error) {
 	quiet := slog.New(slog.DiscardHandler)
+	kube.LogLibraries(quiet) // what concerns the user is a problem of the source
 	if cfg.NodeName == "" {
 		if cfg.NodeName, err = nodeName(&cfg, quiet); err != nil {
 			return nil, err

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"sluice/agent/status"
 	"sluice/proxy"
 	"sluice/test/cluster"
+	"sluice/test/lab"
 	"sluice/test/rig"
 )
 
@@ -28,7 +32,32 @@ func testReboot(e *env) {
 	e.apply(e.slices("old", "pod1")...)
 	e.Run()
 	e.awaitCached()
+	question := []string{"explain", "web:t", "--from", "192.0.2.77"}
+	online, errs, code := e.Command(question...)
+	if code != 0 || errs != "" {
+		e.T.Errorf("explain: code %d, %s", code, errs)
+	}
 	e.reboot()
+	// Without an agent, a server and rules, the cache is explained all the same, and not touched.
+	cache, err := os.ReadFile(filepath.Join(e.Dir, "objects.db"))
+	e.must(err)
+	offline, errs, code := e.Command(append(question, "--hostname-override", "node", "--cluster-cidr", fmt.Sprintf("%v,%v", lab.ClusterCIDRs[proxy.IPv4], lab.ClusterCIDRs[proxy.IPv6]))...)
+	if code != 0 || offline != online || !strings.Contains(errs, "no agent is running: answered from the cache, ") {
+		e.T.Errorf("explain from the cache: code %d, %s\n%s\nwith the agent:\n%s", code, errs, offline, online)
+	}
+	if after, err := os.ReadFile(filepath.Join(e.Dir, "objects.db")); err != nil || !bytes.Equal(after, cache) {
+		e.T.Errorf("explain changed the cache: %v", err)
+	}
+	dryRun := func() string {
+		out, errs, code := e.Command(append([]string{"agent", "--dry-run", "--kubeconfig", e.Kubeconfig, "--hostname-override", "node"}, e.Args...)...)
+		if code != 1 || errs != "" { // there is a kernel parameter that no namespace can set
+			e.T.Errorf("dry run: code %d, %s%s", code, out, errs)
+		}
+		return out
+	}
+	if out := dryRun(); !strings.Contains(out, "source     the cache, ") || !strings.Contains(out, "2 differences") {
+		e.T.Errorf("dry run without a server: %s", out)
+	}
 	took := e.startServing()
 	e.Reach(0, "pod1 tcp vip2:80", "pod2:8080", "far1:8080")
 	e.Reach(0, "outside tcp node:30080", "pod2:8080", "far1:8080")
@@ -46,6 +75,9 @@ func testReboot(e *env) {
 	e.apply(e.slices("new", "pod3")...)
 	e.join()
 	e.Await(inStep, "all objects are known", rig.Settled)
+	if out := dryRun(); !strings.Contains(out, "source     API server ") || !strings.Contains(out, "the kernel has all that it should have") {
+		e.T.Errorf("dry run beside the agent: %s", out)
+	}
 	e.Reach(0, "pod1 tcp vip3:80", "pod3:8080")
 	e.Reach(0, "pod1 tcp vip4:80", "silence|unreachable")
 	rig.EndUndisturbed(e.T, clients, "pod2:8080", "far1:8080")
