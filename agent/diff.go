@@ -13,7 +13,10 @@ import (
 
 // Diff implements status.Provider.
 func (l *loop) Diff(ctx context.Context) (d status.Diff, err error) {
-	ended := l.do(ctx, func() { d, err = l.diff(ctx) })
+	ended := l.do(ctx, func() {
+		l.release = l.releaseTime()
+		d, err = l.diff(ctx)
+	})
 	return d, errors.Join(ended, err)
 }
 

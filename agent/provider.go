@@ -155,6 +155,7 @@ func (l *loop) Endpoints(ctx context.Context) (list []status.Endpoint, err error
 func (l *loop) Explain(ctx context.Context, q status.Question) (paths []status.Path, err error) {
 	var answers []explain.Answer
 	ended := l.do(ctx, func() {
+		l.release = l.releaseTime()
 		lost := status.NewLost(l.conflicts())
 		var views []explain.View
 		for _, p := range l.proxiers {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseTime is when the memory can be given back that a list of everything needs, if it came in
+// releaseTime is when the memory can be given back that a list of everything needs, or an answer about rules, if it came in
 // now: rules and cache are written by then.
 func (l *loop) releaseTime() time.Time {
 	return time.Now().Add(l.cfg.CacheCommitInterval + time.Second)

@@ -20,6 +20,9 @@ type View struct {
 // Lookup returns what is known of a Service that has a plan.
 type Lookup func(proxy.ServiceName) (status.Service, []status.Endpoint)
 
+// maxAnswers bounds the memory that answers take, at some 4 KB each: a Service can have tens of thousands of ports.
+const maxAnswers = 256
+
 // Explain answers a question. What is wrong with the question is a *status.QuestionError.
 func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup) ([]Answer, error) {
 	all, err := destinations(&q, views)
@@ -32,6 +35,9 @@ func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup
 		if slices.ContainsFunc(all, func(d destination) bool { return !other(d) }) {
 			all = slices.DeleteFunc(all, other)
 		}
+	}
+	if len(all) > maxAnswers {
+		return nil, &status.QuestionError{Text: fmt.Sprintf("%s is at %d addresses and ports here, of which %d at most are explained at a time: name one", q.Target, len(all), maxAnswers)}
 	}
 	answers := make([]Answer, 0, len(all))
 	for i := range all {
@@ -70,13 +76,17 @@ func (to *destination) path(from sender, lookup Lookup) status.Path {
 	if route.Affinity != 0 {
 		p.Affinity = fmt.Sprintf("a client keeps its endpoint for %d s after its last new connection (sessionAffinity ClientIP)", route.Affinity)
 	}
+	used := map[netip.AddrPort]bool{}
+	for _, address := range d.Endpoints {
+		used[address] = true
+	}
 	known := map[netip.AddrPort]*status.Endpoint{}
 	for _, e := range endpoints {
 		if e.Port != route.Port.Port || e.Protocol != route.Port.Protocol.String() || proxy.FamilyOf(e.Address.Addr()) != v.State.Family() {
 			continue
 		}
 		known[e.Address] = &e
-		if !slices.Contains(d.Endpoints, e.Address) && d.Reason != proxy.SourceRefused {
+		if !used[e.Address] && d.Reason != proxy.SourceRefused {
 			p.NotUsed = append(p.NotUsed, status.PathEndpoint{Address: e.Address, Node: e.Node, Why: e.WhyNot(localOnly)})
 		}
 	}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -134,11 +135,31 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestTooMany: a Service with more ports than can be explained at a time is to be asked about port by port.
+func TestTooMany(t *testing.T) {
+	all := views()
+	plan := &proxy.ServicePlan{Name: proxy.ServiceName{Namespace: "shop", Name: "huge"}}
+	for i := range uint16(maxAnswers + 1) {
+		plan.Frontends = append(plan.Frontends, proxy.FrontendRoute{
+			Frontend: proxy.Frontend{Addr: netip.MustParseAddr("10.43.0.7"), Port: i + 1, Protocol: proxy.TCP},
+			Route:    &proxy.Route{Port: proxy.ServicePortName{ServiceName: plan.Name, Port: fmt.Sprint("p", i), Protocol: proxy.TCP}, Pool: &proxy.Pool{}},
+		})
+	}
+	all[0].State.Set(plan.Name, plan)
+	if _, err := Explain(t.Context(), status.Question{Target: "huge"}, all, lookup); err == nil || !strings.Contains(err.Error(), "huge is at 257 addresses and ports here") {
+		t.Error(err)
+	}
+	if answers, err := Explain(t.Context(), status.Question{Target: "huge:200"}, all, lookup); err != nil || len(answers) != 1 {
+		t.Error(answers, err)
+	}
+}
+
 func TestBadQuestions(t *testing.T) {
 	for _, tt := range []struct{ target, from, proto, want string }{
 		{"nosuch", "", "", "no Service nosuch"},
 		{"other/web", "", "", "no Service other/web"},
 		{"web:81", "", "", "no Service web:81"},
+		{"10.43.0.1:70000", "", "", `"70000" is no port`},
 		{"a/b/c", "", "", "neither"},
 		{"web:", "", "", "neither"},
 		{"", "", "", "neither"},

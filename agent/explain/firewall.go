@@ -22,8 +22,10 @@ func (v *View) passages(p *status.Path, packet proxy.Packet) (list []proxy.Passa
 	if p.Verdict != proxy.Forwarded.String() {
 		return nil
 	}
-	for _, e := range p.Endpoints[:min(len(p.Endpoints), maxPassages)] {
-		list = append(list, proxy.Passage{From: packet.From, To: packet.To, Endpoint: e.Address, OnNode: v.onNode(e.Address.Addr())})
+	n := len(p.Endpoints)
+	for i := range min(n, maxPassages) { // spread over all: those of one node have addresses near each other
+		e := p.Endpoints[i*n/min(n, maxPassages)].Address
+		list = append(list, proxy.Passage{From: packet.From, To: packet.To, Endpoint: e, OnNode: v.onNode(e.Addr())})
 	}
 	return list
 }

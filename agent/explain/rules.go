@@ -63,32 +63,46 @@ func (v *View) live(ctx context.Context, packet proxy.Packet) ([]proxy.Outcome, 
 	return t.Trace(ctx, packet)
 }
 
+// ruleNode is a rule in the order of those of all outcomes.
+type ruleNode struct {
+	status.PathRule
+	next *ruleNode
+	// alike is the last one in a row of the same chain, as far as the first of them knows it.
+	alike *ruleNode
+}
+
 // rulesOf lists the steps of all outcomes, in the order in which a packet meets them.
-func rulesOf(outcomes []proxy.Outcome) []status.PathRule {
-	var all []status.PathRule
-	at := map[proxy.Step]int{}
+func rulesOf(outcomes []proxy.Outcome) (all []status.PathRule) {
+	var first ruleNode
+	at := map[proxy.Step]*ruleNode{}
 	for _, o := range outcomes {
-		last := -1
+		last := &first
 		for _, step := range o.Steps {
-			i, known := at[step]
-			if !known { // behind the one before it, and behind those like it of other outcomes
-				for i = last + 1; i < len(all) && all[i].Where == step.Where; i++ {
+			n := at[step]
+			if n == nil { // behind the one before it, and behind those like it of other outcomes
+				n = &ruleNode{PathRule: status.PathRule{Step: step}}
+				at[step] = n
+				behind := last
+				if head := last.next; head != nil && head.Where == step.Where {
+					behind = head
+					if head.alike != nil {
+						behind = head.alike
+					}
+					head.alike = n
 				}
-				all = slices.Insert(all, i, status.PathRule{Step: step})
-				for j := i; j < len(all); j++ {
-					at[all[j].Step] = j
-				}
+				n.next, behind.next = behind.next, n
 			}
 			if o.Verdict == proxy.Forwarded {
-				all[i].To = append(all[i].To, o.Endpoint)
+				n.To = append(n.To, o.Endpoint)
 			}
-			last = i
+			last = n
 		}
 	}
-	for i := range all {
-		if len(all[i].To) == len(outcomes) {
-			all[i].To = nil
+	for n := first.next; n != nil; n = n.next {
+		if len(n.To) == len(outcomes) {
+			n.To = nil
 		}
+		all = append(all, n.PathRule)
 	}
 	return all
 }

@@ -69,6 +69,9 @@ func leadsTo(r *proxy.Route, a netip.Addr) bool {
 // ofService reads NAMESPACE/SERVICE:PORT, of which all but the Service may be missing.
 func ofService(q *status.Question, views []View, protocol proxy.Protocol) ([]destination, error) {
 	name, port, hasPort := strings.Cut(q.Target, ":")
+	if _, err := netip.ParseAddr(name); err == nil && hasPort {
+		return nil, fmt.Errorf("%q is no port: it is a number from 0 to 65535", port)
+	}
 	namespace, service, qualified := strings.Cut(name, "/")
 	if !qualified {
 		namespace, service = "", name

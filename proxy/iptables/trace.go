@@ -32,7 +32,7 @@ type rulebook interface {
 
 // Planned follows packets through the rules that a state asks for. No kernel is needed. The state must not change meanwhile.
 func Planned(s *proxy.State) proxy.Tracer {
-	p := &planned{rules: newRuleset(s.Family(), true), state: s}
+	p := &planned{rules: newRuleset(s.Family(), true), state: s, rendered: map[proxy.Frontend]bool{}}
 	p.rules.fill(s)
 	p.scratch.family = s.Family()
 	for t := range tableCount {
@@ -51,6 +51,8 @@ type planned struct {
 	rules   *ruleset
 	scratch chain
 	chains  [tableCount]map[string][]string
+	// rendered are the addresses and ports whose chains are among them.
+	rendered map[proxy.Frontend]bool
 }
 
 func (p *planned) keep(c *chain) {
@@ -61,15 +63,15 @@ func (p *planned) keep(c *chain) {
 }
 
 func (p *planned) chain(t table, name string, of proxy.Frontend) []string {
-	lines, known := p.chains[t][name]
-	for i := range p.rules.tries {
-		if trie := &p.rules.tries[i]; name == trie.root {
-			known = false // others may have been rendered on the way of another packet
-		}
+	if !p.rendered[of] {
+		p.rendered[of] = true
+		p.render(of)
 	}
-	if known {
-		return lines
-	}
+	return p.chains[t][name]
+}
+
+// render renders what packets to an address and port may come to.
+func (p *planned) render(of proxy.Frontend) {
 	for i := range p.rules.tries {
 		trie, key := &p.rules.tries[i], of
 		if trie.addrs {
@@ -83,7 +85,6 @@ func (p *planned) chain(t table, name string, of proxy.Frontend) []string {
 	if r := p.state.Route(of); r != nil {
 		p.rules.routeChains(&p.scratch, of, r, p.keep)
 	}
-	return p.chains[t][name]
 }
 
 func (p *planned) remembers(string, netip.Addr) bool { return false }

@@ -68,6 +68,9 @@ func (p *planned) element(k elemKey) (answer, error) {
 	case affinity, podSources: // packets add to them
 	default:
 		f, _ := parseFrontend(&k)
+		if p.state.Route(f) == nil {
+			return a, nil // as behind the DNAT; what was looked at before stays known
+		}
 		p.look(f)
 		for i := range p.ranges {
 			if inRange(&p.ranges[i], p.elements[p.ranges[i]].end, &k) {
