@@ -610,16 +610,27 @@ stage_config() {
 }
 
 # stage_environment leaves in the service's environment what this installer did not write, and says what wins over
-# options that are given now.
+# options that are given now. A file that is at the new place of the unit already is not this installer's.
 stage_environment() {
 	left >"$TMP/file"
-	if [ -n "$TAKE_VARIABLES" ] || ! same_file "$OLD_ENV_FILE" "$ENV_FILE"; then
-		if ! grep -q '[^[:space:]]' "$TMP/file"; then
+	if ! grep -q '[^[:space:]]' "$TMP/file"; then
+		: >"$TMP/file"
+	fi
+	if ! same_file "$OLD_ENV_FILE" "$ENV_FILE" && as_root test -e "$ENV_FILE"; then
+		if [ -s "$TMP/file" ] && ! as_root cmp -s "$TMP/file" "$ENV_FILE"; then
+			[ -z "$TAKE_VARIABLES" ] || stage "$OLD_ENV_FILE" 600 <"$TMP/file"
+			warn "$ENV_FILE was there before, and stays as it is. $OLD_ENV_FILE stays, too, but is read no more: move what you need of it, restart sluice, and delete it."
+		else
 			stage_removal "$OLD_ENV_FILE"
-			return 0
 		fi
-		stage "$ENV_FILE" 600 <"$TMP/file"
-		same_file "$OLD_ENV_FILE" "$ENV_FILE" || stage_removal "$OLD_ENV_FILE"
+		as_root cat "$ENV_FILE" >"$TMP/file"
+	elif [ -n "$TAKE_VARIABLES" ] || ! same_file "$OLD_ENV_FILE" "$ENV_FILE"; then
+		if [ -s "$TMP/file" ]; then
+			stage "$ENV_FILE" 600 <"$TMP/file"
+		fi
+		if [ ! -s "$TMP/file" ] || ! same_file "$OLD_ENV_FILE" "$ENV_FILE"; then
+			stage_removal "$OLD_ENV_FILE"
+		fi
 	fi
 	given=$(names_of SLUICE_)
 	for arg in "$@"; do

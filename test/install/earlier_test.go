@@ -1,6 +1,7 @@
 package install
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -141,8 +142,7 @@ func TestOlderLayout(t *testing.T) {
 			r.put("", arch(), program("v1"))
 			m.mustInstall(r)
 			m.write(unit, strings.Replace(m.read(unit), "sluice agent\n", "sluice agent --v 3\n", 1), 0o644)
-			const script = "/usr/local/bin/sluice-uninstall.sh"
-			m.write(script, strings.Replace(m.read(script), "INSTALL_CONFIG=", "ANOTHER=", 1), 0o755)
+			m.makeOlder()
 			if test.text != "" {
 				m.write(env, test.text, 0o600)
 			}
@@ -193,4 +193,74 @@ func TestOwnEnvironment(t *testing.T) {
 	same(t, "file beside the unit", "SLUICE_V='1'\n", m.read(usrUnit+".env"))
 	m.env = nil
 	m.uninstall("/usr/local/bin")
+}
+
+// Where the unit moves to there can be a file already: it stays, and so does the one beside the unit.
+func TestEnvironmentAtTheNewPlace(t *testing.T) {
+	const oldEnv, newEnv = unit + ".env", usrUnit + ".env"
+	for _, test := range []struct {
+		name       string
+		old, there string
+		older      bool   // the earlier installer is one that kept options in that file
+		left       string // of the old file; "" if it goes
+		warnings   []string
+	}{
+		{"two", "GODEBUG=x=1\n", "# mine\nSLUICE_V='2'\n", false, "GODEBUG=x=1\n", []string{
+			newEnv + " was there before, and stays as it is. " + oldEnv + " stays, too, but is read no more",
+			newEnv + " sets SLUICE_V, and wins"}},
+		{"two and options", "GODEBUG=x=1\nSLUICE_LOG_LEVEL='debug'\n", "GODEBUG=x=2\n", true, "GODEBUG=x=1\n", []string{
+			newEnv + " was there before"}},
+		{"only options beside the unit", "SLUICE_LOG_LEVEL='debug'\n", "GODEBUG=x=2\n", true, "", nil},
+		{"the same", "GODEBUG=x=1\n", "GODEBUG=x=1\n", false, "", nil},
+		{"nothing beside the unit", "", "SLUICE_V='2'\n", false, "", []string{newEnv + " sets SLUICE_V, and wins"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, r := newMachine(t), newRelease(t)
+			r.put("", arch(), program("v1"))
+			m.mustInstall(r)
+			if test.older {
+				m.makeOlder()
+			}
+			if test.old != "" {
+				m.write(oldEnv, test.old, 0o600)
+			}
+			m.write(newEnv, test.there, 0o640)
+			m.env = []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system"}
+			out := m.mustInstall(r, "--v=4")
+			for _, want := range test.warnings {
+				if !strings.Contains(out, "[WARN]  "+want) {
+					t.Errorf("no warning that %s:\n%s", want, out)
+				}
+			}
+			if n := strings.Count(out, "[WARN]"); n != len(test.warnings) {
+				t.Errorf("%d warnings, want %d:\n%s", n, len(test.warnings), out)
+			}
+			same(t, "the file beside the new unit", test.there, m.read(newEnv))
+			if test.left == "" && m.exists(oldEnv) {
+				t.Errorf("%s is left: %q", oldEnv, m.read(oldEnv))
+			} else if test.left != "" {
+				same(t, "the file beside the earlier unit", test.left, m.read(oldEnv))
+			}
+			if text := m.read(config); strings.Contains(text, "SLUICE_LOG_LEVEL=debug\n") != test.older {
+				t.Errorf("options:\n%s", text)
+			}
+
+			m.env = nil
+			pid := m.agent()
+			if out := m.mustInstall(r); strings.Contains(out, "was there before") || m.agent() != pid {
+				t.Errorf("a second run changed something, or tells it again:\n%s", out)
+			}
+			if err := os.RemoveAll(m.outside(oldEnv)); err != nil {
+				t.Fatal(err)
+			}
+			m.uninstall("/usr/local/bin")
+		})
+	}
+}
+
+// makeOlder makes the installation one of an installer that knew no file for options.
+func (m *machine) makeOlder() {
+	m.t.Helper()
+	const script = "/usr/local/bin/sluice-uninstall.sh"
+	m.write(script, strings.Replace(m.read(script), "INSTALL_CONFIG=", "ANOTHER=", 1), 0o755)
 }
