@@ -172,6 +172,51 @@ func TestOlderLayout(t *testing.T) {
 	}
 }
 
+// The same with OpenRC, where lines of the environment are exports.
+func TestOlderLayoutOpenRC(t *testing.T) {
+	const service, env = "/etc/init.d/sluice", "/etc/conf.d/sluice"
+	for _, test := range []struct {
+		name, text  string
+		args        []string
+		left, given string
+		warns       bool
+	}{
+		{"its own", "export SLUICE_CLUSTER_CIDR='10.1.0.0/16'\nexport SLUICE_HOSTNAME_OVERRIDE='a \"b\\'\n", nil, "",
+			"given: --v 3\nSLUICE_CLUSTER_CIDR=10.1.0.0/16\nSLUICE_HOSTNAME_OVERRIDE=a \"b\\\n", false},
+		{"with those of the user", "rc_need=net\nexport SLUICE_V='1'\nexport SLUICE_PROXY_MODE=nftables\nSLUICE_LOG_LEVEL='x'\n", []string{"--proxy-mode=iptables"},
+			"rc_need=net\nexport SLUICE_PROXY_MODE=nftables\nSLUICE_LOG_LEVEL='x'\n", "given: --v 3\nSLUICE_V=1\ngiven: --proxy-mode=iptables\n", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, r := newMachine(t), newRelease(t)
+			m.openRC()
+			r.put("", arch(), program("v1"))
+			m.mustInstall(r)
+			m.write(service, strings.Replace(m.read(service), `"agent"`, `"agent --v 3"`, 1), 0o755)
+			m.makeOlder()
+			m.write(env, test.text, 0o600)
+			out := m.mustInstall(r, test.args...)
+			if warns := strings.Contains(out, "[WARN]  "+env+" sets SLUICE_PROXY_MODE, and wins"); warns != test.warns {
+				t.Errorf("a warning: %v, want %v:\n%s", warns, test.warns, out)
+			}
+			if test.left == "" && m.exists(env) {
+				t.Errorf("%s is left: %q", env, m.read(env))
+			} else if test.left != "" {
+				same(t, env, test.left, m.read(env))
+			}
+			same(t, "options", test.given, strings.SplitAfterN(m.read(config), "\n", 2)[1])
+			if text := m.read(service); !strings.Contains(text, "\ncommand_args=\"agent\"\n") {
+				t.Errorf("the options stayed in the service:\n%s", text)
+			}
+			before := m.files()
+			if out := m.mustInstall(r); !strings.Contains(out, "Nothing changed") {
+				t.Errorf("a second run changed something:\n%s", out)
+			}
+			same(t, "files after a second run", before, m.files())
+			m.uninstall("/usr/local/bin")
+		})
+	}
+}
+
 // A file that the user made stays, under an installer of today.
 func TestOwnEnvironment(t *testing.T) {
 	m, r := newMachine(t), newRelease(t)

@@ -326,14 +326,8 @@ func TestSudo(t *testing.T) {
 
 func TestOpenRC(t *testing.T) {
 	m, r := newMachine(t), newRelease(t)
-	m.onlyBusybox()
-	m.without("systemctl")
-	m.write("/sbin/openrc-run", "", 0o755)
-	m.mkdir(m.outside("/etc/conf.d"))
-	m.fake("rc-update", `echo "rc-update $*" >>`+fakes+`/log`)
-	m.fake("rc-service", `echo "rc-service $*" >>`+fakes+`/log`)
+	m.openRC()
 	r.put("", arch(), program("v1"))
-	m.settle()
 	m.env = []string{"SLUICE_V=4"}
 	m.mustInstall(r, "--cluster-cidr", "10.42.0.0/16")
 	same(t, "asked of OpenRC", []string{"rc-update add sluice boot", "rc-service sluice restart", "rc-service --quiet sluice status"}, m.asked())

@@ -210,6 +210,18 @@ func (m *machine) onlyBusybox() {
 	m.shell = []string{busybox, "sh"}
 }
 
+// openRC makes it one of busybox and OpenRC, as Alpine is.
+func (m *machine) openRC() {
+	m.t.Helper()
+	m.onlyBusybox()
+	m.without("systemctl")
+	m.write("/sbin/openrc-run", "", 0o755)
+	m.mkdir(m.outside("/etc/conf.d"))
+	m.fake("rc-update", `echo "rc-update $*" >>`+fakes+`/log`)
+	m.fake("rc-service", `echo "rc-service $*" >>`+fakes+`/log`)
+	m.settle()
+}
+
 // run runs a program on the machine.
 func (m *machine) run(stdin string, args ...string) (output string, code int) {
 	m.t.Helper()
