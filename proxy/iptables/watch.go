@@ -14,7 +14,10 @@ const tick = 500 * time.Millisecond
 // Watch bounds the time that is taken for comparing all rules, and for mending them, while another program
 // changes them again and again: by pauses of so many times what comparing took.
 const (
-	effort       = 5
+	effort = 5
+	// quietEffort is for when rules were right each time although something changed: a busy program changes rules of its own, and
+	// the generation is that of all. It is come to by doubling, and left when nothing changes for a tick.
+	quietEffort  = 200
 	repairEffort = 15
 	// quickRepairs is how many repairs in a row have a pause of what comparing took alone.
 	quickRepairs = 10
@@ -113,6 +116,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func(by proxy.Pro
 	var pause time.Duration // after the last repair
 	asked := -1             // expected.changes when that was asked for
 	repairs := 0            // in a row
+	share := effort         // of the time that comparing takes
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,11 +130,12 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func(by proxy.Pro
 		current, err := s.read()
 		due := err != nil || !s.exact
 		if want.seenRight && current == want.seen && !(due && now.Sub(compared) >= w.opts.interval()) {
+			share = effort
 			continue
 		}
 		found, err := w.readFingerprint(ctx)
 		took := time.Since(now)
-		notBefore = now.Add(effort * took)
+		notBefore = now.Add(min(time.Duration(share)*took, w.opts.interval()))
 		if ctx.Err() != nil {
 			return
 		}
@@ -149,6 +154,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func(by proxy.Pro
 		switch {
 		case right:
 			wrong, pause, repairs = fingerprint{}, 0, 0
+			share = min(2*share, quietEffort)
 			continue
 		case found == wrong && found.shape == want.print.shape:
 			// Written anew, and just as wrong. Nothing is missing, and to write it each second would mend nothing either.
@@ -163,6 +169,7 @@ func (w *Writer) watch(ctx context.Context, s stamper, changed func(by proxy.Pro
 			pause = min(repairEffort*took, longestPause)
 		}
 		repairs++
+		share = effort
 		wrong, asked, notBefore = found, want.changes, now.Add(pause)
 		changed(proxy.Program{}) // nobody tells who it was
 	}
