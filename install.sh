@@ -416,10 +416,10 @@ leave() {
 	exit $code
 }
 
-# forget removes what is needed to put back.
+# forget removes what is needed to put back, also what a run that was cut off left of the program.
 forget() {
-	for file in $STAGED; do
-		as_root rm -f "$file.sluice-old"
+	for file in "$BIN" $STAGED; do
+		as_root rm -f "$file.sluice-old" "$file.sluice-new"
 		case $file in # of a removed one; there may be other files
 		*/90-install.yaml) as_root rmdir "${file%/*}" 2>/dev/null || true ;;
 		esac
@@ -449,7 +449,7 @@ stage() {
 	as_root sh -c 'cat >"$1" && chmod "$2" "$1"' sh "$1.sluice-new" "$2" ||
 		fatal "Cannot write into $dir (see above): it is full or read-only. Nothing was changed."
 	if as_root cmp -s "$1" "$1.sluice-new"; then
-		as_root rm -f "$1.sluice-new"
+		as_root rm -f "$1.sluice-new" "$1.sluice-old" # the second is of a run that was cut off
 		STAGED=${STAGED% "$1"}
 	fi
 }
@@ -661,6 +661,13 @@ stage_removals() {
 		fi
 		same_file "$service" "$SERVICE_FILE" || stage_removal "$service"
 	done
+	# An earlier installer left its program behind when that got another directory: no service leads there any more.
+	for dir in /usr/local/bin /opt/bin; do
+		if ! same_file "$dir" "$BIN_DIR" && as_root grep -qsx "BIN_DIR=$dir" "$dir/sluice-uninstall.sh"; then
+			stage_removal "$dir/sluice"
+			stage_removal "$dir/sluice-uninstall.sh"
+		fi
+	done
 }
 
 # stage_files stages all but the program.
@@ -741,18 +748,24 @@ if ! "$BIN_DIR/sluice" cleanup; then
 	code=1
 fi
 
-rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
-rm -rf /etc/systemd/system/sluice.service.d # where "systemctl edit" writes, wherever the unit is
-rm -f /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice /var/log/sluice.log*
+# take_away removes files, and what an installation that was cut off left beside them.
+take_away() {
+	for file in "$@"; do
+		rm -rf "$file" "$file.sluice-old" "$file.sluice-new"
+	done
+}
+take_away "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
+take_away /etc/systemd/system/sluice.service.d # where "systemctl edit" writes, wherever the unit is
+take_away /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice
+rm -f /var/log/sluice.log*
 if command -v systemctl >/dev/null; then
 	systemctl daemon-reload
 fi
-rm -f /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf
-rm -f "$INSTALL_CONFIG"
+take_away /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf "$INSTALL_CONFIG"
 rmdir "${INSTALL_CONFIG%/*}" 2>/dev/null # there may be other files
-rm -rf /var/lib/sluice /run/sluice /etc/rancher/sluice
+take_away /var/lib/sluice /run/sluice /etc/rancher/sluice
 rmdir /etc/rancher 2>/dev/null # k3s keeps its configuration there, too
-rm -f "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
+take_away "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
 echo "Kernel parameters stay as they are until this machine starts next: other programs may need them by now."
 exit $code
 }

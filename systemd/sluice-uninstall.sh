@@ -43,18 +43,24 @@ if ! "$BIN_DIR/sluice" cleanup; then
 	code=1
 fi
 
-rm -rf "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
-rm -rf /etc/systemd/system/sluice.service.d # where "systemctl edit" writes, wherever the unit is
-rm -f /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice /var/log/sluice.log*
+# take_away removes files, and what an installation that was cut off left beside them.
+take_away() {
+	for file in "$@"; do
+		rm -rf "$file" "$file.sluice-old" "$file.sluice-new"
+	done
+}
+take_away "$SYSTEMD_DIR/sluice.service" "$SYSTEMD_DIR/sluice.service.env" "$SYSTEMD_DIR/sluice.service.d"
+take_away /etc/systemd/system/sluice.service.d # where "systemctl edit" writes, wherever the unit is
+take_away /etc/init.d/sluice /etc/conf.d/sluice /etc/logrotate.d/sluice
+rm -f /var/log/sluice.log*
 if command -v systemctl >/dev/null; then
 	systemctl daemon-reload
 fi
-rm -f /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf
-rm -f "$INSTALL_CONFIG"
+take_away /etc/modules-load.d/sluice.conf /etc/sysctl.d/90-sluice.conf "$INSTALL_CONFIG"
 rmdir "${INSTALL_CONFIG%/*}" 2>/dev/null # there may be other files
-rm -rf /var/lib/sluice /run/sluice /etc/rancher/sluice
+take_away /var/lib/sluice /run/sluice /etc/rancher/sluice
 rmdir /etc/rancher 2>/dev/null # k3s keeps its configuration there, too
-rm -f "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
+take_away "$BIN_DIR/sluice" "$BIN_DIR/sluice-uninstall.sh"
 echo "Kernel parameters stay as they are until this machine starts next: other programs may need them by now."
 exit $code
 }
