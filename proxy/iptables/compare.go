@@ -130,24 +130,30 @@ func ruleText(line string) string {
 	return text
 }
 
-// jumpDifferences tells of the rules of ours in chains of the system.
+// jumpDifferences tells of the rules of ours in chains of the system: what is wrong with one that is there, and which is not.
 func (r *reconciler) jumpDifferences(t table, differs func(proxy.Difference) bool) (more bool) {
-	told := map[string]bool{}
+	there := map[string]bool{}
 	for _, l := range r.surplus[t] {
 		from, _, _ := strings.Cut(strings.TrimPrefix(l.line, "-A "), " ")
 		d := proxy.Difference{What: "jump", Where: r.w.in(t, from), Have: ruleText(l.line)}
+		wanted := slices.ContainsFunc(r.missing[t], func(j jump) bool { return j.line() == l.line })
 		if l.behind != "" {
 			d.Have += ", behind " + ruleText(l.behind)
-			if slices.ContainsFunc(r.missing[t], func(j jump) bool { return j.line() == l.line }) {
-				d.Want, told[l.line] = ruleText(l.line), true
-			}
+		}
+		switch {
+		case wanted && !there[l.line] && l.behind == "": // one of several is right
+			there[l.line] = true
+			continue
+		case wanted && !there[l.line]:
+			there[l.line] = true
+			d.Want = ruleText(l.line)
 		}
 		if !differs(d) {
 			return false
 		}
 	}
 	for _, j := range r.missing[t] {
-		if !told[j.line()] && !differs(proxy.Difference{What: "jump", Where: r.w.in(t, j.from), Want: j.rule}) {
+		if !there[j.line()] && !differs(proxy.Difference{What: "jump", Where: r.w.in(t, j.from), Want: j.rule}) {
 			return false
 		}
 	}

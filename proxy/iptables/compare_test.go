@@ -152,3 +152,37 @@ func TestFaults(t *testing.T) {
 		}
 	})
 }
+
+// TestJumps: of rules of ours in a chain of the system one is there, before all that decides, however many there were.
+func TestJumps(t *testing.T) {
+	variants(t, func(t *testing.T, n *lab.Namespace, o Options) {
+		s := manyServices(o.Family, 2, 1, proxy.Settings{})
+		w := open(t, o)
+		w.reconcile(t, s)
+		jump := `OUTPUT -m comment --comment "sluice: Services" -j ` + servicesChain
+		const text = `jump ip nat OUTPUT: not ours: -m comment --comment "sluice: Services" -j SLUICE-SERVICES`
+		for _, tt := range []struct{ commands, want string }{
+			{"-A " + jump, text},
+			{"-I OUTPUT -p tcp -j REDIRECT --to-ports 7; -A " + jump + "; -I " + jump, text + ", behind -p tcp -j REDIRECT --to-ports 7; " + text + ", behind -p tcp -j REDIRECT --to-ports 7"},
+			{"-D " + jump + "; -A " + jump, `jump ip nat OUTPUT: should be -m comment --comment "sluice: Services" -j SLUICE-SERVICES, is -m comment --comment "sluice: Services" -j SLUICE-SERVICES, behind -p tcp -j REDIRECT --to-ports 7`},
+		} {
+			for command := range strings.SplitSeq(tt.commands, "; ") {
+				n.Must(t, "sh", "-c", w.command("")+" -t nat "+command)
+			}
+			var got []string
+			for _, d := range w.compare(t, s) {
+				got = append(got, strings.Replace(d.String(), "ip6 nat", "ip nat", 1))
+			}
+			if strings.Join(got, "; ") != tt.want {
+				t.Errorf("%s: found\n%s\nwant\n%s", tt.commands, strings.Join(got, "\n"), tt.want)
+			}
+			w.reconcile(t, s)
+			if found := w.compare(t, s); len(found) > 0 {
+				t.Errorf("%s: left after Reconcile: %v", tt.commands, found)
+			}
+			if out := n.Must(t, w.command(""), "-t", "nat", "-S", "OUTPUT", "1"); !strings.Contains(out, servicesChain) || strings.Count(n.Must(t, w.command("-save"), "-t", "nat"), "-A "+jump) != 1 {
+				t.Errorf("%s: the first rule is %s", tt.commands, out)
+			}
+		}
+	})
+}

@@ -129,17 +129,20 @@ func (r *reconciler) compare() {
 	r.compareJumps()
 }
 
+// compareJumps takes a jump for right if it is there once, before all that decides. Of several alike iptables deletes the first,
+// whichever is meant: they all go, and one comes.
 func (r *reconciler) compareJumps() {
 	r.surplus = r.leading
 	for _, j := range jumps {
-		i := slices.Index(r.surplus[j.table], lead{line: j.line()})
-		if i < 0 {
-			r.missing[j.table] = append(r.missing[j.table], j)
-			r.stats.Added++
-			r.work = true
+		same := func(l lead) bool { return l.line == j.line() }
+		first := slices.IndexFunc(r.surplus[j.table], same)
+		if first >= 0 && r.surplus[j.table][first].behind == "" && !slices.ContainsFunc(r.surplus[j.table][first+1:], same) {
+			r.surplus[j.table] = slices.Delete(r.surplus[j.table], first, first+1)
 			continue
 		}
-		r.surplus[j.table] = slices.Delete(r.surplus[j.table], i, i+1)
+		r.missing[j.table] = append(r.missing[j.table], j)
+		r.stats.Added++
+		r.work = true
 	}
 	for t := range tableCount {
 		r.stats.Removed += len(r.surplus[t])
