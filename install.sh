@@ -366,6 +366,7 @@ kube_proxy_signs() {
 	fi
 }
 
+# check_kube_proxy sets KUBE_PROXY to what shows that it is at work here, and goes on only if sluice does not start beside it.
 check_kube_proxy() {
 	if have k3s || [ -d /etc/rancher/k3s ] || [ -d /var/lib/rancher/k3s ]; then
 		if grep -rqs '^disable-kube-proxy: *"\{0,1\}true' /etc/rancher/k3s; then
@@ -376,15 +377,15 @@ check_kube_proxy() {
 			info "into /etc/rancher/k3s/config.yaml and restart k3s."
 		fi
 	fi
-	signs=$(kube_proxy_signs)
-	[ -n "$signs" ] || return 0
-	signs=$(printf '%s\n' "$signs" | sed -e '1!s/^/, /' | tr -d '\n')
+	KUBE_PROXY=$(kube_proxy_signs)
+	[ -n "$KUBE_PROXY" ] || return 0
+	KUBE_PROXY=$(printf '%s\n' "$KUBE_PROXY" | sed -e '1!s/^/, /' | tr -d '\n')
 	if is_true "${INSTALL_SLUICE_FORCE:-}"; then
-		warn "kube-proxy is at work here, or was since this machine started: $signs. INSTALL_SLUICE_FORCE is true: going on."
+		warn "kube-proxy is at work here, or was since this machine started: $KUBE_PROXY. INSTALL_SLUICE_FORCE is true: going on."
 	elif is_true "${INSTALL_SLUICE_SKIP_START:-}" || is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}"; then
-		warn "kube-proxy is at work here, or was since this machine started: $signs. Switch it off before sluice is started."
+		warn "kube-proxy is at work here, or was since this machine started: $KUBE_PROXY. Switch it off before sluice is started."
 	else
-		fatal "kube-proxy is at work here, or was since this machine started: $signs. Two proxies hinder each other." \
+		fatal "kube-proxy is at work here, or was since this machine started: $KUBE_PROXY. Two proxies hinder each other." \
 			"Switch it off (k3s: disable-kube-proxy: true in /etc/rancher/k3s/config.yaml of each server), restart this machine, which also removes its rules, and run this again." \
 			"Without a restart of the machine: install with INSTALL_SLUICE_SKIP_START=true, run \"sluice cleanup --kube-proxy\", and run this again." \
 			"INSTALL_SLUICE_FORCE=true installs and starts sluice nevertheless."
@@ -1039,6 +1040,10 @@ is_left() { is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || is_true "${INSTALL_SLUI
 tell_next() {
 	if ! is_left; then
 		info "\"sudo $BIN status\" tells how it is, \"sudo $BIN_DIR/sluice-uninstall.sh\" takes it away"
+		return 0
+	fi
+	if [ -n "$KUBE_PROXY" ] && ! is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}"; then
+		info "It was not started. Switch kube-proxy off and restart this machine: that takes its rules away, and starts sluice"
 		return 0
 	fi
 	case $MANAGER-${INSTALL_SLUICE_SKIP_ENABLE:-} in

@@ -194,14 +194,21 @@ func TestDoesNotStart(t *testing.T) {
 	same(t, "files", installed, m.trace())
 }
 
-func TestForceBesideKubeProxy(t *testing.T) {
-	for _, env := range []string{"INSTALL_SLUICE_FORCE=true", "INSTALL_SLUICE_SKIP_START=true"} {
+// Beside kube-proxy it is installed if it is not started, or by force. It says what is to be done then.
+func TestBesideKubeProxy(t *testing.T) {
+	const restart = "[INFO]  It was not started. Switch kube-proxy off and restart this machine"
+	for env, want := range map[string]string{
+		"INSTALL_SLUICE_FORCE=true":       `status" tells how it is`,
+		"INSTALL_SLUICE_SKIP_START=true":  restart,
+		"INSTALL_SLUICE_SKIP_ENABLE=true": `"sudo systemctl enable --now sluice" starts it`,
+	} {
 		m, r := newMachine(t), newRelease(t)
 		r.put("", arch(), program("v1"))
 		m.startKubeProxy()
 		m.env = []string{env}
-		if out := m.mustInstall(r); !strings.Contains(out, "[WARN]  kube-proxy is at work") {
-			t.Errorf("%s: no warning:\n%s", env, out)
+		out := m.mustInstall(r)
+		if !strings.Contains(out, "[WARN]  kube-proxy is at work") || !strings.Contains(out, want) || strings.Contains(out, restart) != (want == restart) {
+			t.Errorf("%s: no warning, or not %q:\n%s", env, want, out)
 		}
 	}
 }
