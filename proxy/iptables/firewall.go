@@ -3,11 +3,11 @@ package iptables
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"sluice/proxy"
+	"sluice/proxy/firewall"
 )
 
 // Firewall judges what rules of other programs do with packets behind the DNAT: those that iptables-save lists in the tables
@@ -96,12 +96,9 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 			if t.name == "mangle" && hook == "OUTPUT" { // before the DNAT
 				continue
 			}
-			j := judge{table: t, p: &p, mark: p.Mark}
-			if j.walk(hook, yes) == goesOn && t.drops[hook] {
-				j.block(hook, "policy drop", yes)
-			}
-			blocks = append(blocks, j.blocks...)
-			if slices.ContainsFunc(j.blocks, func(b proxy.Block) bool { return b.Sure }) {
+			found, _ := firewall.Judge(&judge{table: t, p: &p, mark: p.Mark}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
+			blocks = append(blocks, found...)
+			if firewall.Sure(found) {
 				return blocks
 			}
 		}
@@ -109,72 +106,36 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 	return blocks
 }
 
-// judge is one table's judgement of a packet.
+// judge is one packet in the rules of one table. It implements firewall.Table.
 type judge struct {
 	table *firewallTable
 	p     *proxy.Passage
 	mark  uint32
-	// unsure: a rule that was passed may have let the packet through.
-	unsure bool
-	depth  int
-	blocks []proxy.Block
 }
 
-// end says how a chain goes on.
-type end uint8
+// Len implements firewall.Table.
+func (j *judge) Len(chain string) int { return len(j.table.rules[chain]) }
 
-const (
-	goesOn end = iota // where it was jumped from
-	accepted
-	stopped
-)
+// Text implements firewall.Table.
+func (j *judge) Text(chain string, i int) string { return ruleText(j.table.rules[chain][i].line) }
 
-// maxDepth bounds jumps: the kernel lets no chain lead back to itself.
-const maxDepth = 64
-
-// block notes a way's end. Of those that are not sure the first is enough.
-func (j *judge) block(chain, rule string, matched ternary) {
-	b := proxy.Block{Chain: fmt.Sprintf("%s %s %s", j.table.variant, j.table.name, chain), Rule: rule, Sure: matched == yes && !j.unsure}
-	if b.Sure || len(j.blocks) == 0 {
-		j.blocks = append(j.blocks, b)
+// Judge implements firewall.Table. It never fails.
+func (j *judge) Judge(chain string, i int) (firewall.Ternary, firewall.Rule, error) {
+	r := &j.table.rules[chain][i].parsedRule
+	matched := j.matches(r)
+	switch r.target {
+	case "DROP", "REJECT", "TARPIT":
+		return matched, firewall.Rule{Verdict: firewall.Drop}, nil
+	case "RETURN":
+		return matched, firewall.Rule{Verdict: firewall.Return}, nil
+	case "ACCEPT", "QUEUE", "NFQUEUE": // a queue's program decides
+		return matched, firewall.Rule{Verdict: firewall.Accept}, nil
+	case "MARK":
+		return matched, firewall.Rule{Uncertain: true}, nil
 	}
-}
-
-// walk takes the packet through a chain, which it comes to surely or maybe.
-func (j *judge) walk(chain string, comes ternary) end {
-	if j.depth++; j.depth > maxDepth {
-		return accepted
+	// A chain, or a target that only notes or changes something: there is no chain of its name.
+	if r.goes {
+		return matched, firewall.Rule{Verdict: firewall.Goto, Chain: r.target}, nil
 	}
-	defer func() { j.depth-- }()
-	for i := range j.table.rules[chain] {
-		r := &j.table.rules[chain][i]
-		matched := min(j.matches(&r.parsedRule), comes)
-		if matched == no {
-			continue
-		}
-		switch r.target {
-		case "DROP", "REJECT", "TARPIT":
-			if j.block(chain, strings.TrimPrefix(r.line, "-A "+chain+" "), matched); matched == yes {
-				return stopped
-			}
-		case "ACCEPT", "QUEUE", "NFQUEUE", "RETURN": // a queue's program decides
-			if matched == yes && r.target == "RETURN" {
-				return goesOn
-			}
-			if matched == yes {
-				return accepted
-			}
-			j.unsure = true
-		default: // a chain, or a target that only notes or changes something
-			if r.target == "MARK" && matched == maybe {
-				j.unsure = true
-			}
-			e := j.walk(r.target, matched)
-			if matched == yes && (e != goesOn || r.goes) {
-				return e
-			}
-			j.unsure = j.unsure || r.goes && matched == maybe
-		}
-	}
-	return goesOn
+	return matched, firewall.Rule{Verdict: firewall.Jump, Chain: r.target}, nil
 }

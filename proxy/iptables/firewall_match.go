@@ -7,42 +7,27 @@ import (
 	"strings"
 
 	"sluice/proxy"
+	"sluice/proxy/firewall"
 )
-
-// ternary is what is known of a condition.
-type ternary uint8
-
-const (
-	no ternary = iota
-	maybe
-	yes
-)
-
-func judged(b bool) ternary {
-	if b {
-		return yes
-	}
-	return no
-}
 
 // matches tells whether a packet meets all conditions of a rule.
-func (j *judge) matches(r *parsedRule) ternary {
-	all := yes
+func (j *judge) matches(r *parsedRule) firewall.Ternary {
+	all := firewall.Yes
 	module := ""
 	for i := range r.options {
 		o := &r.options[i]
 		if o.name == "-m" {
 			if module = o.arg(); !slices.Contains(knownModules, module) {
-				all = maybe // what it asks for is not looked at
+				all = firewall.Maybe // what it asks for is not looked at
 			}
 			continue
 		}
 		m := j.option(module, o)
 		if o.negated {
-			m = yes - m
+			m = m.Not()
 		}
-		if all = min(all, m); all == no {
-			return no
+		if all = min(all, m); all == firewall.No {
+			return firewall.No
 		}
 	}
 	return all
@@ -51,7 +36,7 @@ func (j *judge) matches(r *parsedRule) ternary {
 // knownModules are the matches whose options are judged. A match without options, like tcp, lets all packets through.
 var knownModules = []string{"comment", "conntrack", "state", "tcp", "udp", "sctp", "multiport", "mark", "addrtype", "iprange"}
 
-func (j *judge) option(module string, o *option) ternary {
+func (j *judge) option(module string, o *option) firewall.Ternary {
 	p := j.p
 	arg := o.arg()
 	switch o.name {
@@ -62,11 +47,11 @@ func (j *judge) option(module string, o *option) ternary {
 		}
 		prefix, err := netip.ParsePrefix(arg)
 		if err != nil || !a.IsValid() {
-			return maybe
+			return firewall.Maybe
 		}
-		return judged(prefix.Contains(a))
+		return firewall.Judged(prefix.Contains(a))
 	case "-p":
-		return judged(arg == "all" || arg == protocolName(p.To.Protocol) || arg == strconv.Itoa(int(p.To.Protocol)))
+		return firewall.Judged(arg == "all" || arg == protocolName(p.To.Protocol) || arg == strconv.Itoa(int(p.To.Protocol)))
 	case "-i":
 		return interfaceIs(p.In, arg)
 	case "-o":
@@ -74,7 +59,7 @@ func (j *judge) option(module string, o *option) ternary {
 	}
 	switch module {
 	case "comment":
-		return yes
+		return firewall.Yes
 	case "conntrack", "state":
 		return j.conntrack(o)
 	case "tcp", "udp", "sctp", "multiport":
@@ -82,19 +67,19 @@ func (j *judge) option(module string, o *option) ternary {
 	case "mark":
 		value, mask, err := parseMark(arg)
 		if o.name != "--mark" || err != nil {
-			return maybe
+			return firewall.Maybe
 		}
-		return judged(j.mark&mask == value)
+		return firewall.Judged(j.mark&mask == value)
 	case "addrtype":
 		local := map[string]bool{"--src-type": p.From.Local, "--dst-type": p.OnNode}
 		is, known := local[o.name]
 		switch {
 		case known && arg == "LOCAL":
-			return judged(is)
+			return firewall.Judged(is)
 		case known && arg == "UNICAST":
-			return judged(!is)
+			return firewall.Judged(!is)
 		case known && (arg == "BROADCAST" || arg == "MULTICAST"):
-			return no
+			return firewall.No
 		}
 	case "iprange":
 		first, last, _ := strings.Cut(arg, "-")
@@ -102,41 +87,41 @@ func (j *judge) option(module string, o *option) ternary {
 		to, err2 := netip.ParseAddr(last)
 		a := map[string]netip.Addr{"--src-range": p.From.Addr, "--dst-range": p.Endpoint.Addr()}[o.name]
 		if err1 == nil && err2 == nil && a.IsValid() {
-			return judged(from.Compare(a) <= 0 && a.Compare(to) <= 0)
+			return firewall.Judged(from.Compare(a) <= 0 && a.Compare(to) <= 0)
 		}
 	}
-	return maybe
+	return firewall.Maybe
 }
 
 // interfaceIs compares an interface with a name, which may end in + for any end.
-func interfaceIs(i proxy.Interface, name string) ternary {
+func interfaceIs(i proxy.Interface, name string) firewall.Ternary {
 	if i.Name == "" {
-		return maybe
+		return firewall.Maybe
 	}
 	if begin, any := strings.CutSuffix(name, "+"); any {
-		return judged(strings.HasPrefix(i.Name, begin))
+		return firewall.Judged(strings.HasPrefix(i.Name, begin))
 	}
-	return judged(i.Name == name)
+	return firewall.Judged(i.Name == name)
 }
 
 // conntrack judges options about the connection, which is new and went through DNAT.
-func (j *judge) conntrack(o *option) ternary {
+func (j *judge) conntrack(o *option) firewall.Ternary {
 	switch o.name {
 	case "--ctstate", "--state":
 		states := strings.Split(o.arg(), ",")
-		return judged(slices.Contains(states, "NEW") || slices.Contains(states, "DNAT"))
+		return firewall.Judged(slices.Contains(states, "NEW") || slices.Contains(states, "DNAT"))
 	case "--ctdir":
-		return judged(o.arg() == "ORIGINAL")
+		return firewall.Judged(o.arg() == "ORIGINAL")
 	case "--ctorigdst":
 		if prefix, err := parsePrefixOrAddr(o.arg()); err == nil {
-			return judged(prefix.Contains(j.p.To.Addr))
+			return firewall.Judged(prefix.Contains(j.p.To.Addr))
 		}
 	case "--ctorigdstport":
 		return portIn(o.arg(), j.p.To.Port)
 	case "--ctproto":
-		return judged(o.arg() == strconv.Itoa(int(j.p.To.Protocol)) || o.arg() == protocolName(j.p.To.Protocol))
+		return firewall.Judged(o.arg() == strconv.Itoa(int(j.p.To.Protocol)) || o.arg() == protocolName(j.p.To.Protocol))
 	}
-	return maybe
+	return firewall.Maybe
 }
 
 func parsePrefixOrAddr(s string) (netip.Prefix, error) {
@@ -148,25 +133,25 @@ func parsePrefixOrAddr(s string) (netip.Prefix, error) {
 }
 
 // port judges options about ports, and TCP's flags: the first packet has SYN alone.
-func (j *judge) port(o *option) ternary {
+func (j *judge) port(o *option) firewall.Ternary {
 	switch o.name {
 	case "--dport", "--dports":
 		return portIn(o.arg(), j.p.Endpoint.Port())
 	case "--syn":
-		return yes
+		return firewall.Yes
 	case "--tcp-flags":
 		if len(o.args) == 2 {
 			wants := strings.Split(o.args[1], ",")
 			looks := strings.Split(o.args[0], ",")
 			has := slices.Contains(looks, "SYN") || slices.Contains(looks, "ALL")
-			return judged(has && len(wants) == 1 && wants[0] == "SYN" || !has && len(wants) == 1 && wants[0] == "NONE")
+			return firewall.Judged(has && len(wants) == 1 && wants[0] == "SYN" || !has && len(wants) == 1 && wants[0] == "NONE")
 		}
 	}
-	return maybe
+	return firewall.Maybe
 }
 
 // portIn tells whether a port is in a list like 80,443,8000:8100.
-func portIn(list string, port uint16) ternary {
+func portIn(list string, port uint16) firewall.Ternary {
 	for part := range strings.SplitSeq(list, ",") {
 		lo, hi, ranged := strings.Cut(part, ":")
 		if !ranged {
@@ -175,13 +160,13 @@ func portIn(list string, port uint16) ternary {
 		first, err1 := strconv.ParseUint(lo, 10, 16)
 		last, err2 := strconv.ParseUint(hi, 10, 16)
 		if err1 != nil || err2 != nil {
-			return maybe
+			return firewall.Maybe
 		}
 		if uint16(first) <= port && port <= uint16(last) {
-			return yes
+			return firewall.Yes
 		}
 	}
-	return no
+	return firewall.No
 }
 
 // parseMark reads VALUE/MASK.

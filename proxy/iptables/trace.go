@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sluice/proxy"
+	"sluice/proxy/firewall"
 	"sluice/proxy/netns"
 )
 
@@ -157,6 +158,18 @@ func (t *tracer) Trace(ctx context.Context, p proxy.Packet) (outcomes []proxy.Ou
 	}
 }
 
+// end says how a chain goes on.
+type end uint8
+
+const (
+	goesOn   end = iota // where it was jumped from
+	accepted            // by this hook's chain
+	stopped             // dropped or rejected
+)
+
+// maxDepth bounds jumps: the kernel lets no chain lead back to itself.
+const maxDepth = 64
+
 // machine is the way of one packet through the chains.
 type machine struct {
 	t       *tracer
@@ -283,26 +296,26 @@ func (m *machine) matches(r *parsedRule) (bool, error) {
 			module = o.arg()
 			continue
 		}
-		matched := maybe
+		matched := firewall.Maybe
 		switch {
 		case module == "statistic":
 			matched = m.chance(o)
 		case module == "recent":
 			matched = m.recent(r, o)
 		case module == "conntrack" && o.arg() == "DNAT":
-			matched = judged(m.nat)
+			matched = firewall.Judged(m.nat)
 		case o.name == "-s" && !m.p.From.Addr.IsValid(), o.name == "-i" && j.p.In.Name == "":
-			matched = no
+			matched = firewall.No
 		default:
 			matched = j.option(module, o)
 		}
 		if o.negated {
-			matched = yes - matched
+			matched = matched.Not()
 		}
 		switch matched {
-		case no:
+		case firewall.No:
 			return false, nil
-		case maybe:
+		case firewall.Maybe:
 			return false, fmt.Errorf("%s %s is none that sluice writes", o.name, o.arg())
 		}
 	}
@@ -310,21 +323,21 @@ func (m *machine) matches(r *parsedRule) (bool, error) {
 }
 
 // chance draws what the match statistic does.
-func (m *machine) chance(o *option) ternary {
+func (m *machine) chance(o *option) firewall.Ternary {
 	switch {
 	case o.name == "--mode" && o.arg() == "random":
-		return yes
+		return firewall.Yes
 	case o.name == "--probability":
-		return judged(m.choices.Draw(2) == 0)
+		return firewall.Judged(m.choices.Draw(2) == 0)
 	}
-	return maybe
+	return firewall.Maybe
 }
 
 // recent looks into the lists of the match recent. --set notes the client, and lets every packet through.
-func (m *machine) recent(r *parsedRule, o *option) ternary {
+func (m *machine) recent(r *parsedRule, o *option) firewall.Ternary {
 	switch o.name {
 	case "--set", "--seconds", "--reap", "--mask", "--rsource", "--name":
-		return yes
+		return firewall.Yes
 	case "--update":
 		list := ""
 		for i := range r.options {
@@ -334,7 +347,7 @@ func (m *machine) recent(r *parsedRule, o *option) ternary {
 		}
 		known := m.p.From.Addr.IsValid() && m.t.rules.remembers(list, m.p.From.Addr)
 		m.outcome.Affinity = m.outcome.Affinity || known
-		return judged(known)
+		return firewall.Judged(known)
 	}
-	return maybe
+	return firewall.Maybe
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/proxy"
+	"sluice/proxy/firewall"
 )
 
 // Firewall judges what chains of other programs do with packets that went through ours. It reads a table when it first comes
@@ -84,13 +85,10 @@ func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
 			if chain.Hook != hook || hook == unix.NF_INET_LOCAL_OUT && chain.Priority <= priorityDNAT {
 				continue // what comes before the DNAT sees the Service's address
 			}
-			j := judge{f: f, p: &p, hook: hook, chain: chain}
-			if err := j.run(); err != nil {
+			found, err := f.judge(&p, chain)
+			blocks = append(blocks, found...)
+			if err != nil || firewall.Sure(found) {
 				return blocks, err
-			}
-			blocks = append(blocks, j.blocks...)
-			if slices.ContainsFunc(j.blocks, func(b proxy.Block) bool { return b.Sure }) {
-				return blocks, nil
 			}
 		}
 	}
@@ -125,90 +123,31 @@ func (f *Firewall) table(t foreignTable) (map[string][]parsedRule, error) {
 	return rules, nil
 }
 
-// ternary is what is known of a condition.
-type ternary uint8
-
-const (
-	no ternary = iota
-	maybe
-	yes
-)
-
-// judge is one base chain's judgement of a packet.
+// judge is one packet in the rules of one table. It implements firewall.Table.
 type judge struct {
 	f     *Firewall
 	p     *proxy.Passage
-	hook  uint32
-	chain BaseChain
+	table foreignTable
 	rules map[string][]parsedRule
-	// unsure: a rule that was passed may have let the packet through.
-	unsure bool
-	depth  int
-	blocks []proxy.Block
 	registers
 }
 
-func (j *judge) run() (err error) {
-	t := foreignTable{nfproto(j.f.family), j.chain.Table}
-	if j.chain.Family == "inet" {
+// judge has a base chain judge a packet.
+func (f *Firewall) judge(p *proxy.Passage, chain BaseChain) ([]proxy.Block, error) {
+	t := foreignTable{nfproto(f.family), chain.Table}
+	if chain.Family == "inet" {
 		t.family = unix.NFPROTO_INET
 	}
-	if j.rules, err = j.f.table(t); err != nil {
-		return err
+	rules, err := f.table(t)
+	if err != nil {
+		return nil, err
 	}
-	e, err := j.walk(t, j.chain.Name, yes)
-	if err == nil && e == goesOn && j.chain.Drop {
-		j.block(j.chain.Name, "policy drop", yes)
-	}
-	return err
+	return firewall.Judge(&judge{f: f, p: p, table: t, rules: rules},
+		firewall.Base{Table: fmt.Sprintf("nftables %s %s", chain.Family, chain.Table), Chain: chain.Name, Drops: chain.Drop})
 }
 
-// block notes a way's end. Of those that are not sure the first is enough.
-func (j *judge) block(chain, rule string, matched ternary) {
-	b := proxy.Block{
-		Chain: fmt.Sprintf("nftables %s %s %s", j.chain.Family, j.chain.Table, chain),
-		Rule:  rule, Sure: matched == yes && !j.unsure,
-	}
-	if b.Sure || len(j.blocks) == 0 {
-		j.blocks = append(j.blocks, b)
-	}
-}
+// Len implements firewall.Table.
+func (j *judge) Len(chain string) int { return len(j.rules[chain]) }
 
-// walk takes the packet through a chain, which it comes to surely or maybe.
-func (j *judge) walk(t foreignTable, name string, comes ternary) (end, error) {
-	if j.depth++; j.depth > maxDepth {
-		return accepted, nil // the kernel lets no table be so
-	}
-	defer func() { j.depth-- }()
-	for _, rule := range j.rules[name] {
-		matched, v, err := j.rule(t, &rule)
-		if err != nil {
-			return accepted, err
-		}
-		if matched = min(matched, comes); matched == no {
-			continue
-		}
-		switch v.code {
-		case codeContinue:
-		case nfDrop:
-			if j.block(name, ruleText(rule, nil), matched); matched == yes {
-				return stopped, nil
-			}
-		case codeJump, codeGoto:
-			e, err := j.walk(t, v.chain, matched)
-			if err != nil || matched == yes && (e != goesOn || v.code == codeGoto) {
-				return e, err
-			}
-			j.unsure = j.unsure || v.code == codeGoto && matched == maybe
-		default: // accept, return, or another program decides
-			if matched == yes && v.code == codeReturn {
-				return goesOn, nil
-			}
-			if matched == yes {
-				return accepted, nil
-			}
-			j.unsure = true
-		}
-	}
-	return goesOn, nil
-}
+// Text implements firewall.Table.
+func (j *judge) Text(chain string, i int) string { return ruleText(j.rules[chain][i], nil) }

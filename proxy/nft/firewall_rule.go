@@ -9,36 +9,49 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/proxy"
+	"sluice/proxy/firewall"
 )
 
 // neutral are expressions that let every packet on. An objref is a counter's mostly; a limit's or a quota's can be one, too.
 var neutral = []string{"counter", "log", "last", "objref", "notrack", "dup"}
 
-// codeUnknown stands for a verdict that cannot be foretold. It is the kernel's for none (NF_STOLEN + 0x100).
-const codeUnknown = 0x102
-
-// rule judges a rule of another program: whether the packet matches, and what becomes of it then.
-func (j *judge) rule(t foreignTable, r *parsedRule) (matched ternary, v ruling, err error) {
-	matched, v.code = yes, codeContinue
-	for i := range r.ops {
-		m, err := j.op(t, &r.ops[i], &v)
-		if matched = min(matched, m); matched == no || err != nil || v.code != codeContinue {
-			return matched, v, err
-		}
-	}
-	return matched, v, nil
+// verdicts are those of codes. About a packet with any other, another program decides.
+var verdicts = map[uint32]firewall.Verdict{
+	codeContinue: firewall.Continue, codeReturn: firewall.Return, nfAccept: firewall.Accept, nfDrop: firewall.Drop,
+	codeJump: firewall.Jump, codeGoto: firewall.Goto,
 }
 
-func (j *judge) op(t foreignTable, o *op, v *ruling) (ternary, error) {
+// codeUnknown stands for a verdict that cannot be foretold. The kernel has none of that number.
+const codeUnknown = 0x102
+
+// Judge implements firewall.Table.
+func (j *judge) Judge(chain string, i int) (matched firewall.Ternary, r firewall.Rule, err error) {
+	v := ruling{code: codeContinue}
+	matched = firewall.Yes
+	ops := j.rules[chain][i].ops
+	for k := 0; k < len(ops) && v.code == codeContinue; k++ {
+		m, err := j.op(&ops[k], &v)
+		if matched = min(matched, m); matched == firewall.No || err != nil {
+			return matched, r, err
+		}
+	}
+	verdict, known := verdicts[v.code]
+	if !known {
+		verdict = firewall.Accept
+	}
+	return matched, firewall.Rule{Verdict: verdict, Chain: v.chain}, nil
+}
+
+func (j *judge) op(o *op, v *ruling) (firewall.Ternary, error) {
 	if o.extra != "" {
 		switch {
 		case slices.Contains(neutral, o.name):
-			return yes, nil
+			return firewall.Yes, nil
 		case slices.Contains([]string{"target", "queue", "tproxy", "synproxy"}, o.name):
 			v.code = codeUnknown
 		}
 		j.forget(0)
-		return maybe, nil
+		return firewall.Maybe, nil
 	}
 	switch o.name {
 	case "payload", "meta", "ct", "fib", "numgen":
@@ -52,21 +65,21 @@ func (j *judge) op(t foreignTable, o *op, v *ruling) (ternary, error) {
 	case "cmp", "range":
 		return j.compare(o), nil
 	case "lookup":
-		return j.lookup(t, o, v)
+		return j.lookup(o, v)
 	case "immediate":
 		if o.dst == regVerdict {
 			*v = ruling{uint32(o.num[0]), o.text}
-			return yes, nil
+			return firewall.Yes, nil
 		}
 		j.store(o.dst, []byte(o.value), true)
 	case "reject":
 		v.code = nfDrop
 	case "dynset": // of a set that can be full, or a rate that can be passed
-		return maybe, nil
+		return firewall.Maybe, nil
 	case "nat", "masq":
 		v.code = nfAccept
 	}
-	return yes, nil
+	return firewall.Yes, nil
 }
 
 // forget makes registers unknown from one on: how many are meant cannot be told.
@@ -165,49 +178,42 @@ func (j *judge) loadHeader(o *op) {
 }
 
 // compare judges cmp, and range: whose value and mask are its ends.
-func (j *judge) compare(o *op) ternary {
+func (j *judge) compare(o *op) firewall.Ternary {
 	n := len(o.value)
 	if !j.known(o.src, n) {
-		return maybe
+		return firewall.Maybe
 	}
 	is := j.bytes(o.src, n)
 	if o.name == "range" {
 		if len(o.mask) != n {
-			return maybe
+			return firewall.Maybe
 		}
 		in := bytes.Compare(is, []byte(o.value)) >= 0 && bytes.Compare(is, []byte(o.mask)) <= 0
-		return judged(in == (o.num[0] == unix.NFT_RANGE_EQ))
+		return firewall.Judged(in == (o.num[0] == unix.NFT_RANGE_EQ))
 	}
 	c := bytes.Compare(is, []byte(o.value))
 	switch expr.CmpOp(o.num[0]) {
 	case expr.CmpOpEq:
-		return judged(c == 0)
+		return firewall.Judged(c == 0)
 	case expr.CmpOpNeq:
-		return judged(c != 0)
+		return firewall.Judged(c != 0)
 	case expr.CmpOpLt:
-		return judged(c < 0)
+		return firewall.Judged(c < 0)
 	case expr.CmpOpLte:
-		return judged(c <= 0)
+		return firewall.Judged(c <= 0)
 	case expr.CmpOpGt:
-		return judged(c > 0)
+		return firewall.Judged(c > 0)
 	case expr.CmpOpGte:
-		return judged(c >= 0)
+		return firewall.Judged(c >= 0)
 	}
-	return maybe
-}
-
-func judged(b bool) ternary {
-	if b {
-		return yes
-	}
-	return no
+	return firewall.Maybe
 }
 
 // lookup looks for the packet in a set.
-func (j *judge) lookup(t foreignTable, o *op, v *ruling) (ternary, error) {
-	set, err := j.f.set(foreignSet{t, o.text})
+func (j *judge) lookup(o *op, v *ruling) (firewall.Ternary, error) {
+	set, err := j.f.set(foreignSet{j.table, o.text})
 	if err != nil {
-		return maybe, err
+		return firewall.Maybe, err
 	}
 	if !j.known(o.src, set.keyLen) {
 		switch {
@@ -216,11 +222,11 @@ func (j *judge) lookup(t foreignTable, o *op, v *ruling) (ternary, error) {
 		case o.dst >= 0:
 			j.forget(o.dst)
 		}
-		return maybe, nil
+		return firewall.Maybe, nil
 	}
 	e := set.find(j.bytes(o.src, set.keyLen))
 	if o.num[0]&unix.NFT_LOOKUP_F_INV != 0 || e == nil {
-		return judged((e != nil) == (o.num[0]&unix.NFT_LOOKUP_F_INV == 0)), nil
+		return firewall.Judged((e != nil) == (o.num[0]&unix.NFT_LOOKUP_F_INV == 0)), nil
 	}
 	switch {
 	case o.dst == regVerdict:
@@ -228,5 +234,5 @@ func (j *judge) lookup(t foreignTable, o *op, v *ruling) (ternary, error) {
 	case o.dst >= 0:
 		j.store(o.dst, e.data, true)
 	}
-	return yes, nil
+	return firewall.Yes, nil
 }
