@@ -78,6 +78,10 @@ func TestMove(t *testing.T) {
 				t.Errorf("exit code %d\n%s", code, out)
 			}
 			same(t, "files after a start that failed", before, m.files())
+			enabled := slices.DeleteFunc(m.asked(), func(line string) bool { return !strings.Contains(line, "enable sluice") })
+			if len(enabled) != 2 {
+				t.Errorf("links to the unit were made %q: want it for the new one, and for the one that is back", enabled)
+			}
 			if m.agent() == "" {
 				t.Error("the earlier agent does not run")
 			}
@@ -95,9 +99,38 @@ func TestMove(t *testing.T) {
 				t.Errorf("options:\n%s", text)
 			}
 			m.env = nil
+			m.write("/etc/systemd/system/sluice.service.d/override.conf", "[Service]\n", 0o644) // as systemctl edit makes it
 			m.uninstall(test.binDir)
 		})
 	}
+}
+
+// A unit that systemd has from a directory of its own is the installed one.
+func TestUnitElsewhere(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	r.put("", arch(), program("v1"))
+	m.env = []string{"INSTALL_SLUICE_SYSTEMD_DIR=/srv/units"}
+	m.mustInstall(r)
+	before := m.trace()
+	m.env = nil
+	m.mustInstall(r)
+	same(t, "files", before, m.trace())
+}
+
+// What cannot be removed is named, and no reason to fail.
+func TestReadOnlyLeft(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	r.put("", arch(), program("v1"))
+	m.mustInstall(r)
+	m.freeze("/usr/local/bin")
+	m.env = []string{"INSTALL_SLUICE_BIN_DIR=/opt/sluice"}
+	out := m.mustInstall(r)
+	for _, file := range []string{"sluice", "sluice-uninstall.sh"} {
+		if !strings.Contains(out, "[WARN]  /usr/local/bin/"+file+" is of the earlier installation and cannot be removed") {
+			t.Errorf("%s is not named:\n%s", file, out)
+		}
+	}
+	same(t, "program", program("v1"), m.read("/opt/sluice/sluice"))
 }
 
 // A second unit that an installer left, and another's unit, which stays.
@@ -115,6 +148,12 @@ func TestTwoUnits(t *testing.T) {
 	m.settle()
 	m.mustInstall(r)
 	m.uninstall("/usr/local/bin")
+
+	// Only the unit is replaced where that is asked for.
+	m.write("/usr/bin/sluice", program("package"), 0o755)
+	m.env = []string{"INSTALL_SLUICE_SYSTEMD_DIR=/usr/lib/systemd/system", "INSTALL_SLUICE_BIN_DIR=/usr/local/bin"}
+	m.mustInstall(r)
+	same(t, "the program of a package", program("package"), m.read("/usr/bin/sluice"))
 }
 
 // Options that an earlier installer kept in the service's arguments and environment go into the configuration, where those

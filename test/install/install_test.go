@@ -162,8 +162,12 @@ func TestSettings(t *testing.T) {
 			m, r := newMachine(t), newRelease(t)
 			r.put("", arch(), program("v1"))
 			m.env = test.env
-			if out := m.mustInstall(r, test.args...); !strings.Contains(out, test.says) || strings.Contains(out, "was not started") == strings.Contains(test.asked, "restart") {
+			out := m.mustInstall(r, test.args...)
+			if !strings.Contains(out, test.says) || strings.Contains(out, "was not started") == strings.Contains(test.asked, "restart") {
 				t.Errorf("it does not say %q, or says of a start what is wrong:\n%s", test.says, out)
+			}
+			if warns := strings.Contains(out, "[WARN]"); warns != strings.HasPrefix(test.says, "[WARN]") {
+				t.Errorf("a warning: %v\n%s", warns, out)
 			}
 			if text := m.read(test.file); !strings.Contains(text, test.text) {
 				t.Errorf("%s lacks %q:\n%s", test.file, test.text, text)

@@ -80,7 +80,7 @@ func newMachine(t *testing.T) *machine {
 // systemctl keeps one service. Its log is what it was asked to do.
 const systemctl = `
 cd ` + fakes + `
-for unit in /etc/systemd/system/sluice.service /usr/lib/systemd/system/sluice.service; do [ ! -e "$unit" ] || break; done
+for unit in /etc/systemd/system/sluice.service /srv/units/sluice.service /usr/lib/systemd/system/sluice.service; do [ ! -e "$unit" ] || break; done
 alive() { [ -e pid ] && grep -q . "/proc/$(cat pid)/cmdline" 2>/dev/null; } # a zombie has no command line
 end() {
 	if alive; then
@@ -93,6 +93,7 @@ case $1 in
 is-active) alive ;;
 show)
 	case $* in
+	*FragmentPath*) [ ! -e "$unit" ] || echo "FragmentPath=$unit" ;;
 	*ActiveState*) if alive; then printf 'ActiveState=active\nSubState=running\n'; else printf 'ActiveState=activating\nSubState=auto-restart\n'; fi ;;
 	esac
 	;;

@@ -14,23 +14,26 @@ import (
 )
 
 // program is a stand-in for a version of sluice. It is larger than a file system that is full. What it is to write into
-// a configuration file it writes as it was given.
+// a configuration file it writes as it was given. With a configuration file that has the word conflict it does not.
 func program(version string) string {
 	return fmt.Sprintf(`#!/bin/sh
 case $1 in
 version) echo "sluice %[1]s" ;;
 agent)
 	given=
+	config=${SLUICE_CONFIG-}
 	while shift && [ $# -gt 0 ]; do
 		case $1 in
 		--no-such-flag) echo "sluice: unknown flag $1" >&2; echo 'See "sluice agent --help".' >&2; exit 2 ;;
 		--idle) echo "sluice: $1 has no effect" >&2; given="$given $1" ;;
 		--write-config-to)
+			if grep -qs conflict "$config"; then echo "sluice: $config has what does not go with that" >&2; exit 2; fi
 			{ [ -z "$given" ] || echo "given:$given"; env | grep '^SLUICE_' | grep -v CONFIG | sort |
 				while IFS= read -r line; do if eval "[ \${${line%%%%=*}+set} ]"; then echo "$line"; fi; done; } >>"$2"
 			exit 0
 			;;
-		--config) shift ;;
+		--config | -config) config=$2; shift ;;
+		--config=*) config=${1#*=} ;;
 		*) given="$given $1" ;;
 		esac
 	done
