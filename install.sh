@@ -144,12 +144,20 @@ start_of() {
 	esac
 }
 
+# program_of prints the program in a service's file.
+program_of() {
+	start=$(start_of "$1")
+	echo "${start%% *}"
+}
+
 # uninstaller_of prints where the uninstaller is that belongs to a service's file.
 uninstaller_of() {
-	start=$(start_of "$1")
-	start=${start%% *}
-	echo "${start%/*}/sluice-uninstall.sh"
+	program=$(program_of "$1")
+	echo "${program%/*}/sluice-uninstall.sh"
 }
+
+# options_of prints where an uninstaller has the options; nothing for one that knows no such file.
+options_of() { sed -n 's/^INSTALL_CONFIG=//p' "$1"; }
 
 same_file() { [ "$1" = "$2" ] || { [ -e "$2" ] && [ "$(readlink -f "$1")" = "$(readlink -f "$2")" ]; }; }
 
@@ -178,6 +186,8 @@ find_service_manager() {
 	SYSTEMD_DIR=/etc/systemd/system
 	if have systemctl; then
 		MANAGER=systemd
+		LOG="journalctl -u sluice"
+		EXPORT=
 		find_units
 		OLD_SERVICE=${SERVICES%% *}
 		[ -z "$OLD_SERVICE" ] || SYSTEMD_DIR=${OLD_SERVICE%/*}
@@ -188,6 +198,8 @@ find_service_manager() {
 		OLD_ENV_FILE=${OLD_SERVICE:-$SERVICE_FILE}.env
 	elif [ -x /sbin/openrc-run ]; then
 		MANAGER=openrc
+		LOG=/var/log/sluice.log
+		EXPORT='export '
 		SERVICE_FILE=/etc/init.d/sluice
 		ENV_FILE=/etc/conf.d/sluice
 		OLD_ENV_FILE=$ENV_FILE
@@ -206,32 +218,27 @@ read_installed() {
 	OLD_INSTALL_CONFIG=''
 	TAKE_VARIABLES=''
 	[ -n "$OLD_SERVICE" ] || return 0
-	old=$(start_of "$OLD_SERVICE")
-	old=${old% }
-	OLD_BIN=${old%% *}
-	OLD_ARGS=${old#* agent}
+	OLD_BIN=$(program_of "$OLD_SERVICE")
+	OLD_ARGS=$(start_of "$OLD_SERVICE")
+	OLD_ARGS=${OLD_ARGS#* agent}
 	script=$(uninstaller_of "$OLD_SERVICE")
 	[ -f "$script" ] || return 0
-	OLD_INSTALL_CONFIG=$(sed -n 's/^INSTALL_CONFIG=//p' "$script")
+	OLD_INSTALL_CONFIG=$(options_of "$script")
 	# An installer that knew no such file put the options into the arguments and the environment of the service.
 	[ -n "$OLD_INSTALL_CONFIG" ] || TAKE_VARIABLES=yes
 }
 
 # taken prints the lines of the service's environment that an earlier installer wrote, as NAME=value.
 taken() {
-	prefix=
-	[ "$MANAGER" = systemd ] || prefix='export '
 	if [ -n "$TAKE_VARIABLES" ]; then
-		as_root cat "$OLD_ENV_FILE" 2>/dev/null | sed -n "s/^$prefix\(SLUICE_[A-Z0-9_]*\)='\([^']*\)'\$/\1=\2/p"
+		as_root cat "$OLD_ENV_FILE" 2>/dev/null | sed -n "s/^$EXPORT\(SLUICE_[A-Z0-9_]*\)='\([^']*\)'\$/\1=\2/p"
 	fi
 }
 
 # left prints its other lines.
 left() {
-	prefix=
-	[ "$MANAGER" = systemd ] || prefix='export '
 	as_root cat "$OLD_ENV_FILE" 2>/dev/null | if [ -n "$TAKE_VARIABLES" ]; then
-		sed "/^${prefix}SLUICE_[A-Z0-9_]*='[^']*'\$/d"
+		sed "/^${EXPORT}SLUICE_[A-Z0-9_]*='[^']*'\$/d"
 	else
 		cat
 	fi
@@ -292,10 +299,7 @@ can_write() {
 }
 
 set_bin_dir() {
-	BIN_DIR=${INSTALL_SLUICE_BIN_DIR:-}
-	if [ -z "$BIN_DIR" ] && [ -n "$OLD_BIN" ]; then
-		BIN_DIR=${OLD_BIN%/*}
-	fi
+	BIN_DIR=${INSTALL_SLUICE_BIN_DIR:-${OLD_BIN%/*}}
 	if [ -z "$BIN_DIR" ]; then
 		BIN_DIR=/usr/local/bin
 		if ! can_write "$BIN_DIR" && [ -d /opt/bin ]; then
@@ -380,9 +384,9 @@ check_kube_proxy() {
 	KUBE_PROXY=$(kube_proxy_signs)
 	[ -n "$KUBE_PROXY" ] || return 0
 	KUBE_PROXY=$(printf '%s\n' "$KUBE_PROXY" | sed -e '1!s/^/, /' | tr -d '\n')
-	if is_true "${INSTALL_SLUICE_FORCE:-}"; then
+	if is_true "$INSTALL_SLUICE_FORCE"; then
 		warn "kube-proxy is at work here, or was since this machine started: $KUBE_PROXY. INSTALL_SLUICE_FORCE is true: going on."
-	elif is_true "${INSTALL_SLUICE_SKIP_START:-}" || is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}"; then
+	elif is_left; then
 		warn "kube-proxy is at work here, or was since this machine started: $KUBE_PROXY. Switch it off before sluice is started."
 	else
 		fatal "kube-proxy is at work here, or was since this machine started: $KUBE_PROXY. Two proxies hinder each other." \
@@ -469,20 +473,16 @@ stage_removal() {
 	REMOVED="$REMOVED $1"
 }
 
-is_removed() {
-	case "$REMOVED " in
+# is_among WORD LIST: each word of the list has a blank in front.
+is_among() {
+	case "$2 " in
 	*" $1 "*) ;;
 	*) return 1 ;;
 	esac
 }
 
 # is_new tells whether a file is about to change, or has.
-is_new() {
-	case "$STAGED " in
-	*" $1 "*) ;;
-	*) return 1 ;;
-	esac
-}
+is_new() { is_among "$1" "$STAGED"; }
 
 commit() {
 	[ -n "$STAGED" ] || return 0
@@ -495,7 +495,7 @@ commit() {
 	done
 	COMMITTING=yes
 	for file in $STAGED; do
-		if is_removed "$file"; then
+		if is_among "$file" "$REMOVED"; then
 			as_root rm -f "$file"
 		else
 			as_root mv -f "$file.sluice-new" "$file"
@@ -649,11 +649,10 @@ stage_environment() {
 # stage_removals takes away what earlier installations have elsewhere.
 stage_removals() {
 	for service in $SERVICES; do
-		program=$(start_of "$service")
-		program=${program%% *}
+		program=$(program_of "$service")
 		script=$(uninstaller_of "$service")
 		if [ -f "$script" ]; then
-			config=$(sed -n 's/^INSTALL_CONFIG=//p' "$script")
+			config=$(options_of "$script")
 			[ -z "$config" ] || same_file "$config" "$INSTALL_CONFIG" || stage_removal "$config"
 			if ! same_file "$program" "$BIN"; then
 				stage_removal "$program"
@@ -960,9 +959,9 @@ service_enable() {
 		*/sluice.service*) enable=reenable ;; # the links to it are to the old place
 		*) enable=enable ;;
 		esac
-		is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root systemctl "$enable" sluice
+		is_true "$INSTALL_SLUICE_SKIP_ENABLE" || as_root systemctl "$enable" sluice
 		;;
-	openrc) is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || as_root rc-update add sluice boot ;;
+	openrc) is_true "$INSTALL_SLUICE_SKIP_ENABLE" || as_root rc-update add sluice boot ;;
 	esac
 }
 
@@ -973,7 +972,7 @@ service_is_active() {
 	esac >/dev/null 2>&1
 }
 
-# service_restart starts the service anew and tells whether it stays up.
+# service_restart starts the service anew, behind service_enable, and tells whether it stays up.
 service_restart() {
 	case $MANAGER in
 	openrc)
@@ -982,7 +981,6 @@ service_restart() {
 		service_is_active
 		;;
 	systemd)
-		as_root systemctl daemon-reload
 		as_root systemctl reset-failed sluice 2>/dev/null || true
 		# Ready is when the rules are in the kernel, for which a new node needs its API server.
 		as_root systemctl restart --no-block sluice || return 1
@@ -998,13 +996,6 @@ service_restart() {
 	esac
 }
 
-where_log() {
-	case $MANAGER in
-	systemd) echo "journalctl -u sluice" ;;
-	openrc) echo "/var/log/sluice.log" ;;
-	esac
-}
-
 start() {
 	if is_left; then
 		return 0
@@ -1015,7 +1006,7 @@ start() {
 			changed=yes
 		fi
 	done
-	if [ -z "$changed" ] && ! is_true "${INSTALL_SLUICE_FORCE_RESTART:-}" && service_is_active; then
+	if [ -z "$changed" ] && ! is_true "$INSTALL_SLUICE_FORCE_RESTART" && service_is_active; then
 		info "Nothing changed: sluice goes on running"
 		return 0
 	fi
@@ -1025,16 +1016,16 @@ start() {
 		return 0
 	fi
 	if [ -z "$OLD_BIN" ] || [ -z "$changed" ]; then
-		fatal "sluice is installed but does not start; $(where_log) tells why. $BIN_DIR/sluice-uninstall.sh takes it away."
+		fatal "sluice is installed but does not start; $LOG tells why. $BIN_DIR/sluice-uninstall.sh takes it away."
 	fi
 	put_back
 	service_enable
 	service_restart || warn "The earlier version does not start either."
-	fatal "The new version, or its arguments, did not start; $(where_log) tells why. The earlier one is back in place."
+	fatal "The new version, or its arguments, did not start; $LOG tells why. The earlier one is back in place."
 }
 
 # is_left tells whether the service is not to be started.
-is_left() { is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}" || is_true "${INSTALL_SLUICE_SKIP_START:-}"; }
+is_left() { is_true "$INSTALL_SLUICE_SKIP_ENABLE" || is_true "$INSTALL_SLUICE_SKIP_START"; }
 
 # tell_next says what can be done now.
 tell_next() {
@@ -1042,11 +1033,11 @@ tell_next() {
 		info "\"sudo $BIN status\" tells how it is, \"sudo $BIN_DIR/sluice-uninstall.sh\" takes it away"
 		return 0
 	fi
-	if [ -n "$KUBE_PROXY" ] && ! is_true "${INSTALL_SLUICE_SKIP_ENABLE:-}"; then
+	if [ -n "$KUBE_PROXY" ] && ! is_true "$INSTALL_SLUICE_SKIP_ENABLE"; then
 		info "It was not started. Switch kube-proxy off and restart this machine: that takes its rules away, and starts sluice"
 		return 0
 	fi
-	case $MANAGER-${INSTALL_SLUICE_SKIP_ENABLE:-} in
+	case $MANAGER-$INSTALL_SLUICE_SKIP_ENABLE in
 	systemd-true) next="systemctl enable --now sluice" ;;
 	systemd-*) next="systemctl start sluice" ;;
 	openrc-true) next="rc-update add sluice boot && sudo rc-service sluice start" ;;
@@ -1073,7 +1064,7 @@ main() {
 	check_kube_proxy
 
 	TMP=$(mktemp -d) || fatal "Cannot make a temporary directory. Set TMPDIR to a directory with 50 MB of free space."
-	if is_true "${INSTALL_SLUICE_SKIP_DOWNLOAD:-}"; then
+	if is_true "$INSTALL_SLUICE_SKIP_DOWNLOAD"; then
 		use_program_in_place
 	else
 		download

@@ -266,6 +266,11 @@ func TestOwnEnvironment(t *testing.T) {
 	if out := m.mustInstall(r); strings.Contains(out, "[WARN]") {
 		t.Errorf("a warning for nothing:\n%s", out)
 	}
+	m.env = []string{"SLUICE_V=3"}
+	if out := m.mustInstall(r); !strings.Contains(out, unit+".env sets SLUICE_V, and wins") {
+		t.Errorf("no warning of the variable:\n%s", out)
+	}
+	m.env = nil
 	if out := m.mustInstall(r, "--v", "2"); !strings.Contains(out, unit+".env sets SLUICE_V, and wins") {
 		t.Errorf("no warning:\n%s", out)
 	}

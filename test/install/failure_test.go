@@ -178,7 +178,7 @@ func TestDoesNotStart(t *testing.T) {
 	before, first := m.files(), m.agent()
 	r.put("", arch(), broken("v2"))
 	out, code := m.install(r, "--v", "2")
-	if code != 1 || !strings.Contains(out, "back in place") {
+	if code != 1 || !strings.Contains(out, "journalctl -u sluice tells why. The earlier one is back in place") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	same(t, "files", before, m.files())
@@ -192,6 +192,22 @@ func TestDoesNotStart(t *testing.T) {
 		t.Errorf("first installation: exit code %d\n%s", code, out)
 	}
 	same(t, "files", installed, m.trace())
+}
+
+// With OpenRC it is taken back, too, and the log is a file.
+func TestDoesNotStartWithOpenRC(t *testing.T) {
+	m, r := newMachine(t), newRelease(t)
+	m.openRC()
+	r.put("", arch(), program("v1"))
+	m.mustInstall(r)
+	before := m.files()
+	r.put("", arch(), program("v2"))
+	m.fake("rc-service", `[ "$2" != restart ] || ! grep -q 'sluice v2' /usr/local/bin/sluice`)
+	out, code := m.install(r)
+	if code != 1 || !strings.Contains(out, "/var/log/sluice.log tells why. The earlier one is back in place") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	same(t, "files", before, m.files())
 }
 
 // Beside kube-proxy it is installed if it is not started, or by force. It says what is to be done then.

@@ -49,7 +49,7 @@ func TestLife(t *testing.T) {
 			m.mustInstall(r, "--cluster-cidr", "10.42.0.0/16,fd42::/56")
 			files := slices.DeleteFunc(m.trace(), func(line string) bool { return strings.HasPrefix(line, "d") })
 			same(t, "files", slices.Sorted(slices.Values(append(installed[:len(installed):len(installed)], "-rw-r--r-- "+config))), files)
-			same(t, "asked of systemd", []string{"systemctl daemon-reload", "systemctl enable sluice", "systemctl daemon-reload",
+			same(t, "asked of systemd", []string{"systemctl daemon-reload", "systemctl enable sluice",
 				"systemctl reset-failed sluice", "systemctl restart --no-block sluice"}, m.asked())
 			same(t, "downloads", []string{"/sha256sum-" + arch() + ".txt", "/sluice-" + arch()}, r.downloads())
 			first := m.agent()

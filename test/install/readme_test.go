@@ -67,6 +67,6 @@ exec /usr/bin/curl "$@"`)
 	}
 	same(t, "k3s's configuration", k3s+"\ndisable-kube-proxy: true\n", m.read("/etc/rancher/k3s/config.yaml"))
 	same(t, "asked", []string{"systemctl daemon-reload", "systemctl enable sluice", "systemctl restart k3s", "reboot",
-		"systemctl daemon-reload", "systemctl enable sluice", "systemctl daemon-reload", "systemctl reset-failed sluice", "systemctl restart --no-block sluice",
+		"systemctl daemon-reload", "systemctl enable sluice", "systemctl reset-failed sluice", "systemctl restart --no-block sluice",
 		"systemctl disable --now sluice", "systemctl reset-failed sluice", "cleanup by v2", "systemctl daemon-reload"}, m.asked())
 }
