@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs sluice as a service of this machine, or brings an installed one up to date:
 #
-#     curl -sfL https://github.com/sluice-proxy/sluice/releases/latest/download/install.sh | sh -
+#     curl -sSfL https://github.com/sluice-proxy/sluice/releases/latest/download/install.sh | sh -
 #
 # usage, below, has all that can be told to it: "sh install.sh --help" prints it.
 
@@ -16,7 +16,7 @@ usage() {
 	cat <<END
 Installs sluice as a service of this machine, or brings an installed one up to date:
 
-    curl -sfL $RELEASES/latest/download/install.sh | sh -
+    curl -sSfL $RELEASES/latest/download/install.sh | sh -
 
 Arguments are options of "sluice agent"; "agent" may stand in front of them:
 

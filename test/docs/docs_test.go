@@ -79,7 +79,7 @@ func TestInstaller(t *testing.T) {
 	if releases == nil {
 		t.Fatal("install.sh has no RELEASES")
 	}
-	command := "curl -sfL " + releases[1] + "/latest/download/install.sh | sh -"
+	command := "curl -sSfL " + releases[1] + "/latest/download/install.sh | sh -"
 	for file, text := range map[string]string{"install.sh": script, "docs/install.md": document, "README.md": read(t, "README.md")} {
 		if !strings.Contains(text, command) {
 			t.Errorf("%s lacks %q", file, command)

@@ -70,3 +70,22 @@ exec /usr/bin/curl "$@"`)
 		"systemctl daemon-reload", "systemctl enable sluice", "systemctl reset-failed sluice", "systemctl restart --no-block sluice",
 		"systemctl disable --now sluice", "systemctl reset-failed sluice", "cleanup by v2", "systemctl daemon-reload"}, m.asked())
 }
+
+// Without a network curl says so: the shell behind it has nothing to do, and is content.
+func TestREADMEWithoutNetwork(t *testing.T) {
+	m := newMachine(t)
+	m.fake("curl", `for arg in "$@"; do
+	shift
+	case $arg in https://*) arg=http://127.0.0.1:1 ;; esac
+	set -- "$@" "$arg"
+done
+exec /usr/bin/curl "$@"`)
+	for _, command := range readmeCommands(t) {
+		if !strings.HasPrefix(command, "curl ") {
+			continue
+		}
+		if out, _ := m.run("", append(slices.Clone(m.shell), "-c", command)...); !strings.Contains(out, "curl: (7)") {
+			t.Errorf("%s: it is not said that nothing was downloaded:\n%s", command, out)
+		}
+	}
+}

@@ -40,6 +40,6 @@ func (s *story) serveReleases(ctx context.Context, release, dir string) error {
 	}
 	go http.Serve(l, http.FileServer(http.Dir(releases)))
 	url := fmt.Sprintf("http://%s:%d", hostAddress, l.Addr().(*net.TCPAddr).Port)
-	s.install = fmt.Sprintf("export INSTALL_SLUICE_URL=%s\ncurl -sfL %[1]s/install.sh | ", url)
+	s.install = fmt.Sprintf("export INSTALL_SLUICE_URL=%s\ncurl -sSfL %[1]s/install.sh | ", url)
 	return nil
 }
