@@ -60,6 +60,12 @@ test: ## run all tests, with real packets in network namespaces
 	go mod download
 	.ci/as-root go test -count=1 -timeout 30m ./...
 
+FUZZTIME = 10m
+.PHONY: fuzz
+fuzz: ## try random inputs on every fuzz target, FUZZTIME each
+	.ci/deps go
+	.ci/fuzz $(FUZZTIME)
+
 .PHONY: test-qemu
 test-qemu: dist/sluice-arm64 dist/sluice-armv7 dist/sluice-armv6 ## run on ARM boards that QEMU emulates, a Pi Zero among them; QEMU= for some
 	.ci/deps go qemu-system-arm depmod mke2fs
