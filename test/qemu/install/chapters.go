@@ -102,7 +102,37 @@ func (s *story) installFirst(ctx context.Context) error {
 	s.say("the Service is reachable")
 	out, err = s.guest.run(ctx, times+"\nsystemd-analyze security sluice --no-pager | tail -n 1")
 	s.say("%s", out)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.explained(ctx)
+}
+
+// explained asks the agent, which has few rights as a unit, where packets go and what differs; and once more with a firewall in the
+// way, where the machine has one of nftables or of iptables.
+func (s *story) explained(ctx context.Context) error {
+	const ask = "sluice diff && sluice explain default/web --live --from 10.42.0.2"
+	out, err := s.guest.run(ctx, ask)
+	if err != nil || strings.Contains(out, "not known") || strings.Contains(out, "IREWALL") {
+		return fmt.Errorf("explain: %w\n%s", err, out)
+	}
+	for _, wall := range []struct{ program, up, down string }{
+		{"nft", "nft 'add table ip wall; add chain ip wall c { type filter hook forward priority 5; policy drop; }'", "nft delete table ip wall"},
+		{"iptables", "iptables -P FORWARD DROP", "iptables -P FORWARD ACCEPT"},
+	} {
+		out, err = s.guest.run(ctx, fmt.Sprintf("command -v %s >/dev/null || exit 0; %s && %s; %s", wall.program, wall.up, ask, wall.down))
+		if err != nil {
+			return fmt.Errorf("explain with a firewall of %s: %w\n%s", wall.program, err, out)
+		}
+		if out != "" && !strings.Contains(out, "A FIREWALL DROPS IT: ") {
+			return fmt.Errorf("explain with a firewall of %s does not name it: %s", wall.program, out)
+		}
+		if out == "" {
+			s.say("the machine has no %s", wall.program)
+		}
+	}
+	s.say("%s", out)
+	return nil
 }
 
 // synced waits until the agent has heard everything from the server, and is healthy.
