@@ -92,10 +92,11 @@ func (p *planned) remembers(string, netip.Addr) bool { return false }
 
 // Live follows packets through the rules that the kernel has. Without ours no packet is touched.
 func Live(ctx context.Context, o Options) (proxy.Tracer, error) {
-	w, err := openWriter(ctx, o)
+	v, err := o.choose(ctx)
 	if err != nil {
 		return nil, err
 	}
+	w := &Writer{opts: o, log: o.logger(), variant: v}
 	l := &live{netNS: o.NetNS}
 	for t := range tableCount {
 		l.chains[t] = map[string][]string{}

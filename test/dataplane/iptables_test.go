@@ -12,6 +12,10 @@ import (
 
 func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error) {
 	o.Family, o.NetNS = f, l.Node.FD()
+	var err error
+	if o.Installed, err = iptables.Variants(context.Background(), o); err != nil {
+		return nil, err
+	}
 	return newWriterSubject(l, f,
 		func() (proxy.Writer, error) { return iptables.New(o) },
 		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) },

@@ -22,11 +22,42 @@ type prediction struct {
 	affinity bool
 }
 
+// predictor knows what is planned and what the kernel has, at the time of some probes.
+type predictor struct {
+	*run
+	state   *proxy.State // nil: the subject is none of this module's
+	tracers map[string]proxy.Tracer
+	closers []func()
+}
+
+func (r *run) openPredictor() (*predictor, error) {
+	p := &predictor{run: r, tracers: map[string]proxy.Tracer{}}
+	s, ok := r.subject.(*writerSubject)
+	if !ok {
+		return p, nil
+	}
+	p.state = s.state
+	for by, open := range s.tracers {
+		t, closeTracer, err := open(r.ctx, s.state)
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", by, err)
+		}
+		p.tracers[by] = t
+		p.closers = append(p.closers, closeTracer)
+	}
+	return p, nil
+}
+
+func (p *predictor) close() {
+	for _, c := range p.closers {
+		c()
+	}
+}
+
 // predict compares what State.Decide says of a line's packets, and what the rules say that are planned and those that the
 // kernel has, with each other and with what the packets are to meet, which was tried. It returns what is not as predicted.
-func (r *run) predict(e *expectation) string {
-	s, ok := r.subject.(*writerSubject)
-	if !ok || e.probe.Protocol == lab.Ping {
+func (r *predictor) predict(e *expectation) string {
+	if r.state == nil || e.probe.Protocol == lab.Ping {
 		return ""
 	}
 	packet := proxy.Packet{
@@ -34,10 +65,10 @@ func (r *run) predict(e *expectation) string {
 		To:     proxy.Frontend{Addr: e.probe.To.Addr(), Port: e.probe.To.Port(), Protocol: e.probe.Protocol},
 		OnNode: func(a netip.Addr) bool { return slices.Contains(r.lab.Node.Addrs(r.family), a) },
 	}
-	decided := decidedOf(s.state, packet)
+	decided := decidedOf(r.state, packet)
 	var problems []string
-	for by, open := range s.tracers {
-		p, err := traced(r.ctx, by, s.state, open, packet)
+	for by, t := range r.tracers {
+		p, err := traced(r.ctx, by, t, packet)
 		switch {
 		case err != nil:
 			problems = append(problems, fmt.Sprintf("%s: %v", by, err))
@@ -59,13 +90,8 @@ func decidedOf(s *proxy.State, packet proxy.Packet) prediction {
 }
 
 // traced is what the rules say.
-func traced(ctx context.Context, by string, s *proxy.State, open openTracer, packet proxy.Packet) (prediction, error) {
+func traced(ctx context.Context, by string, t proxy.Tracer, packet proxy.Packet) (prediction, error) {
 	p := prediction{by: by, endpoints: map[netip.AddrPort]bool{}}
-	t, closeTracer, err := open(ctx, s)
-	if err != nil {
-		return p, err
-	}
-	defer closeTracer()
 	outcomes, err := t.Trace(ctx, packet)
 	for i, o := range outcomes {
 		if i > 0 && o.Verdict != p.verdict {

@@ -135,8 +135,11 @@ func (r *run) probe(table string) {
 	for range expectations {
 		<-done
 	}
+	predictor, err := r.openPredictor()
+	defer predictor.close()
+	r.must(err)
 	for i := range expectations {
-		for _, problem := range []string{r.judge(&expectations[i], results[i]), r.predict(&expectations[i])} {
+		for _, problem := range []string{r.judge(&expectations[i], results[i]), predictor.predict(&expectations[i])} {
 			if problem != "" {
 				r.t.Errorf("%s\n\t%s", expectations[i].line, problem)
 			}
