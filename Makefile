@@ -42,10 +42,11 @@ always:
 RELEASE_FILES = install.sh systemd/sluice.service systemd/sluice.openrc systemd/sluice.logrotate systemd/sluice-modules.conf systemd/sluice-sysctl.conf
 
 .PHONY: release
-release: cross ## put all files of a release into dist: binaries, hashes, installer, units, licences
+release: build cross ## put all files of a release into dist: binaries, hashes, installer, units, man page, licences
 	.ci/embed --check
 	cp LICENSE $(RELEASE_FILES) dist/
 	.ci/licences >dist/LICENSES.txt
+	.ci/man bin/sluice >dist/sluice.8
 	cd dist && for arch in $(ARCHES); do \
 		sha256sum sluice-$$arch >sha256sum-$$arch.txt && go version -m sluice-$$arch >modules-$$arch.txt || exit 1; \
 	done

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sluice/agent/config"
 )
 
 // run runs a command of the repository that is in dir.
@@ -84,5 +86,24 @@ func TestReproducible(t *testing.T) {
 		if !strings.Contains(licences, "\n==== "+module.Path+" "+module.Version+": ") {
 			t.Errorf("the licence of %s %s is missing", module.Path, module.Version)
 		}
+	}
+}
+
+// The man page has every command and every option.
+func TestManual(t *testing.T) {
+	run(t, "../..", "make", "build")
+	page := run(t, "../..", ".ci/man", "bin/sluice")
+	for _, o := range config.Options() {
+		if option := strings.ReplaceAll("--"+o.Name, "-", `\-`); !strings.Contains(page, option) {
+			t.Errorf("the option %s is missing", o.Name)
+		}
+	}
+	for _, command := range []string{"agent", "status", "get", "explain", "diff", "top", "check", "cleanup", "version", "completion"} {
+		if !strings.Contains(page, ".SH \"SLUICE "+strings.ToUpper(command)+"\"\n") {
+			t.Errorf("the command %s is missing", command)
+		}
+	}
+	if strings.Contains(page, "\n.nf\n.fi\n") {
+		t.Error("a help text is empty")
 	}
 }
