@@ -5,10 +5,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sluice/agent/config"
 	"sluice/agent/nodeaddr"
+	"sluice/agent/source"
 	"sluice/proxy"
 )
 
@@ -19,6 +22,7 @@ type nodePlanner struct {
 	masqueradeAll bool
 	nodePorts     proxy.NodePortSelector
 	detection     proxy.DetectionFlags
+	externalIPs   string
 	changed       bool // the node's addresses did
 }
 
@@ -28,15 +32,19 @@ func newNodePlanner(cfg *config.Config) (nodePlanner, error) {
 		return nodePlanner{}, err
 	}
 	return nodePlanner{
-		name: cfg.NodeName, masqueradeAll: cfg.MasqueradeAll, nodePorts: selector,
+		name: cfg.NodeName, masqueradeAll: cfg.MasqueradeAll, nodePorts: selector, externalIPs: cfg.ExternalIPs,
 		detection: proxy.DetectionFlags{Mode: cfg.DetectLocalMode, ClusterCIDRs: cfg.ClusterCIDRs,
 			BridgeInterface: cfg.PodBridgeInterface, InterfaceNamePrefix: cfg.PodInterfaceNamePrefix},
 	}, nil
 }
 
-// plan returns the node and the settings of a family, and which local detection was chosen and why.
-func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, object *corev1.Node, cidrs []*networkingv1.ServiceCIDR) (proxy.Node, proxy.Settings, string) {
-	node := proxy.Node{Family: f, Name: n.name, MasqueradeAll: n.masqueradeAll, LocalhostNodePorts: n.nodePorts.Localhost(f)}
+// apiServerService is the Service whose endpoints are the API servers.
+var apiServerService = source.Name{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
+
+// plan returns the node and the settings of a family, and which local detection was chosen and why. servers are the EndpointSlices of
+// the API servers.
+func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, object *corev1.Node, cidrs []*networkingv1.ServiceCIDR, servers []*discoveryv1.EndpointSlice) (proxy.Node, proxy.Settings, string) {
+	node := proxy.Node{Family: f, Name: n.name, MasqueradeAll: n.masqueradeAll, LocalhostNodePorts: n.nodePorts.Localhost(f), ExternalIPs: n.externalIPs}
 	for _, a := range facts.All() {
 		if proxy.FamilyOf(a) == f {
 			node.Addrs = append(node.Addrs, a)
@@ -55,7 +63,25 @@ func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, object *corev1
 	if err != nil { // the configuration was checked before: only what depends on the Node is left
 		why = err.Error()
 	}
-	return node, proxy.Settings{Detection: detection, ServiceCIDRs: serviceCIDRs(f, cidrs)}, why
+	settings := proxy.Settings{Detection: detection, ServiceCIDRs: serviceCIDRs(f, cidrs)}
+	if n.externalIPs == proxy.ExternalIPsForeign {
+		node.Taken = slices.Concat(settings.ServiceCIDRs, n.detection.ClusterCIDRs, detection.PodCIDRs, apiServers(servers))
+	}
+	return node, settings, why
+}
+
+// apiServers are their addresses, each as a range.
+func apiServers(slices []*discoveryv1.EndpointSlice) (list []netip.Prefix) {
+	for _, s := range slices {
+		for i := range s.Endpoints {
+			for _, text := range s.Endpoints[i].Addresses {
+				if a, err := netip.ParseAddr(text); err == nil {
+					list = append(list, netip.PrefixFrom(a, a.BitLen()))
+				}
+			}
+		}
+	}
+	return list
 }
 
 // primaryAddr is the node's first InternalIP of the family, as long as the node
@@ -92,6 +118,6 @@ func serviceCIDRs(f proxy.Family, objects []*networkingv1.ServiceCIDR) []netip.P
 
 func sameNode(a, b *proxy.Node) bool {
 	return a.Family == b.Family && a.Name == b.Name && a.Zone == b.Zone && a.MasqueradeAll == b.MasqueradeAll &&
-		a.LocalhostNodePorts == b.LocalhostNodePorts &&
+		a.LocalhostNodePorts == b.LocalhostNodePorts && a.ExternalIPs == b.ExternalIPs && slices.Equal(a.Taken, b.Taken) &&
 		slices.Equal(a.Addrs, b.Addrs) && slices.Equal(a.NodePortAddrs, b.NodePortAddrs)
 }

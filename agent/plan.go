@@ -23,7 +23,8 @@ func (l *loop) plan() {
 		return
 	}
 	all := !l.planned || l.replan
-	if node := l.dirty.Node || l.node.changed; all || node {
+	_, servers := l.dirty.Services[apiServerService]
+	if node := l.dirty.Node || l.node.changed || servers && l.node.externalIPs == proxy.ExternalIPsForeign; all || node {
 		all = l.planNode() || all
 	} else if len(l.dirty.Services) == 0 {
 		return
@@ -123,6 +124,11 @@ func (l *loop) planNode() (all bool) {
 		l.log.Warn("what is known of the node stays as it is", "error", err)
 		return false
 	}
+	_, servers, err := l.store.Service(apiServerService)
+	if err != nil {
+		l.log.Warn("what is known of the node stays as it is", "error", err)
+		return false
+	}
 	if known := node != nil; known != l.nodeKnown || !l.planned {
 		l.nodeKnown = known
 		if !known && l.synced {
@@ -131,7 +137,7 @@ func (l *loop) planNode() (all bool) {
 	}
 	now := time.Now()
 	for _, p := range l.proxiers {
-		planned, settings, why := l.node.plan(p.family, l.facts, node, cidrs)
+		planned, settings, why := l.node.plan(p.family, l.facts, node, cidrs, servers)
 		if why != p.detection {
 			p.log.Info("local detection", "choice", why)
 			p.detection = why

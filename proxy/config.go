@@ -12,6 +12,17 @@ const (
 	ModeIPTables = "iptables"
 )
 
+// The values of --external-ips: which of the externalIPs of Services are served. Who may create a Service may name any address
+// there (CVE-2020-8554).
+const (
+	// ExternalIPsAll serves all, as Kubernetes does.
+	ExternalIPsAll = "all"
+	// ExternalIPsForeign serves none that is an address of this node, of the API server, or of the cluster's Services and pods.
+	ExternalIPsForeign = "foreign"
+	// ExternalIPsNone serves none.
+	ExternalIPsNone = "none"
+)
+
 // DetectMode says how a pod of the cluster is told from other sources. The
 // names are kube-proxy's (--detect-local-mode).
 type DetectMode string
@@ -54,6 +65,10 @@ type Node struct {
 	LocalhostNodePorts bool
 	// MasqueradeAll replaces the source of every flow to a ClusterIP.
 	MasqueradeAll bool
+	// ExternalIPs is one of the values of --external-ips; empty is ExternalIPsAll.
+	ExternalIPs string
+	// Taken are ranges that no externalIP may be in with ExternalIPsForeign, beside Addrs.
+	Taken []netip.Prefix
 }
 
 // Settings are the parts of the desired state that belong to no Service.

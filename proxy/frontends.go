@@ -81,7 +81,7 @@ func (p *planner) addresses(clusterIP string) []address {
 	}
 	add("clusterIP", clusterIP, ClusterIP)
 	for _, ip := range external {
-		if ip != "" {
+		if ip != "" && p.mayHave(ip) {
 			add("externalIPs", ip, ExternalIP)
 		}
 	}
@@ -93,6 +93,24 @@ func (p *planner) addresses(clusterIP string) []address {
 	}
 	slices.SortStableFunc(list, func(a, b address) int { return int(a.kind) - int(b.kind) })
 	return list
+}
+
+// mayHave tells whether a Service may have an address that it names in externalIPs.
+func (p *planner) mayHave(ip string) bool {
+	a, ok := parseAddr(ip)
+	switch n := p.node; {
+	case !ok || FamilyOf(a) != n.Family || n.ExternalIPs == ExternalIPsAll || n.ExternalIPs == "":
+		return true
+	case n.ExternalIPs == ExternalIPsNone:
+		p.ignore("externalIPs: %v: --external-ips none serves none", a)
+	case slices.Contains(n.Addrs, a):
+		p.ignore("externalIPs: %v is an address of this node, which --external-ips foreign does not serve", a)
+	case containsAddr(n.Taken, a):
+		p.ignore("externalIPs: %v is the API server's, or in a range of Services or pods, which --external-ips foreign does not serve", a)
+	default:
+		return true
+	}
+	return false
 }
 
 // frontendsOf lists the frontends of one Service port, each once.

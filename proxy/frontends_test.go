@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,5 +64,37 @@ func TestClusterIPOfFamily(t *testing.T) {
 	svc.Spec.ClusterIPs = nil // objects of old API servers
 	if plan := PlanService(testNode(IPv4), svc, nil, nil); plan == nil || len(plan.ClusterIPs) != 1 {
 		t.Error("a Service with clusterIP and no clusterIPs is not served")
+	}
+}
+
+// TestExternalIPs: what a Service names in externalIPs is served as --external-ips says; other addresses of it are.
+func TestExternalIPs(t *testing.T) {
+	for _, f := range Families {
+		svc := testService(f)
+		svc.Spec.ExternalIPs = []string{ip(f, "ext1"), ip(f, "node1"), ip(f, "cluster2"), ip(f, "lb1"), ip(IPv4+IPv6-f, "ext1"), "x"}
+		n := testNode(f)
+		taken := netip.MustParseAddr(ip(f, "cluster2"))
+		n.Taken = []netip.Prefix{netip.PrefixFrom(taken, taken.BitLen())}
+		for which, want := range map[string][]string{
+			"":                 {"cluster1", "ext1", "node1", "cluster2", "lb1"},
+			ExternalIPsAll:     {"cluster1", "ext1", "node1", "cluster2", "lb1"},
+			ExternalIPsForeign: {"cluster1", "ext1", "lb1"},
+			ExternalIPsNone:    {"cluster1"},
+		} {
+			n.ExternalIPs = which
+			plan := PlanService(n, svc, nil, nil)
+			var got []netip.Addr
+			for _, fr := range plan.Frontends {
+				if !slices.Contains(got, fr.Addr) {
+					got = append(got, fr.Addr)
+				}
+			}
+			if diff := cmp.Diff(ipAddrs(f, strings.Join(want, " ")), got, compareAddrs); diff != "" {
+				t.Errorf("%v, %q (-want +got):\n%s", f, which, diff)
+			}
+			if ignored := 1 + 5 - len(want); len(plan.Ignored) != ignored {
+				t.Errorf("%v, %q: %q, want %d", f, which, plan.Ignored, ignored)
+			}
+		}
 	}
 }

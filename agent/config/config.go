@@ -53,6 +53,8 @@ type Config struct {
 	PodInterfaceNamePrefix string
 	// NodePortAddresses (--nodeport-addresses) is for proxy.ParseNodePortAddresses.
 	NodePortAddresses []string
+	// ExternalIPs (--external-ips) is one of the values of package proxy.
+	ExternalIPs string
 	// MasqueradeAll (--masquerade-all) replaces the source of every flow to a ClusterIP.
 	MasqueradeAll bool
 

@@ -61,6 +61,7 @@ func defaults() Config {
 	return Config{
 		ProxyMode:          proxy.ModeAuto,
 		NodePortAddresses:  []string{"primary"},
+		ExternalIPs:        proxy.ExternalIPsAll,
 		SyncPeriod:         30 * time.Second,
 		MinSyncPeriod:      100 * time.Millisecond,
 		HealthzBindAddress: netip.MustParseAddrPort("0.0.0.0:10256"),

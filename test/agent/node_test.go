@@ -119,3 +119,27 @@ func (c *cluster) isPod(host string, want bool) {
 		}
 	}
 }
+
+// TestExternalIPs has a Service claim an address of the node and the API server's by externalIPs: with --external-ips foreign both stay
+// what they are, and status says so.
+func TestExternalIPs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "--external-ips", "foreign")
+	c.write("kubernetes.yaml", strings.ReplaceAll(service("kubernetes", "vip2", ports)+"---\n"+endpoints("kubernetes", "far2"), "metadata: {", "metadata: {namespace: default, "))
+	c.write("grab.yaml", service("grab", "vip1", "  externalIPs: [$ext1, $node, $far2, $vip2, $pod3]\n"+ports), endpoints("grab", "pod2"))
+	c.Run()
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod2:8080")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp ext1:80", "pod2:8080")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp node:80", "refused")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp far2:8080", "far2:8080")
+	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip2:80", "far2:8080")
+	s, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"node", "far2", "vip2", "pod3"} {
+		if !strings.Contains(strings.Join(s.Conflicts, "\n"), "default/grab: externalIPs: "+c.Names[name].String()+" is ") {
+			t.Errorf("no word of %s: %q", name, s.Conflicts)
+		}
+	}
+}
