@@ -73,7 +73,18 @@ func (p *planner) planClusterIP() {
 	p.plan.ClusterIPs = []netip.Addr{ip}
 }
 
+// MaxPairs bounds what one Service can make of the memory of agent and kernel, in each family: pairs of an address and port of it
+// and an endpoint or a source range, at some 100 bytes in the kernel and 40 in the agent each. A Service with 10,000 endpoints at 25
+// addresses and ports stays below.
+const MaxPairs = 250_000
+
 func (p *planner) planPorts(from []endpointSlice) {
+	pairs, over := 0, 0
+	defer func() {
+		if over > 0 {
+			p.ignore("%d of its ports are not served: what is at their addresses would make more than %d pairs with endpoints and source ranges; make several Services of it", over, MaxPairs)
+		}
+	}()
 	ports := p.svc.Spec.Ports
 	n := len(ports) * len(p.addrs)
 	for i := range ports {
@@ -99,6 +110,12 @@ func (p *planner) planPorts(from []endpointSlice) {
 			p.ignore("port %q: none of its EndpointSlices has a port of that name for %v", port.Name, protocol)
 		}
 		r := p.newRouter(port, protocol, list)
+		here := len(r.frontends) * (1 + len(list) + len(p.ranges))
+		if pairs+here > MaxPairs {
+			over++
+			continue
+		}
+		pairs += here
 		for _, f := range r.frontends {
 			p.plan.Frontends = append(p.plan.Frontends, FrontendRoute{f.Frontend, r.route(f)})
 		}

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -301,5 +303,42 @@ func TestCreated(t *testing.T) {
 	svc.CreationTimestamp = metav1.NewTime(time.Unix(1234567890, 5))
 	if plan := PlanService(testNode(IPv4), svc, nil, nil); plan.Created != 1234567890 {
 		t.Errorf("created %d, want 1234567890", plan.Created)
+	}
+}
+
+// TestMaxPairs: a Service that asks for more than one may have keeps what came first, and says so; others are as they were.
+func TestMaxPairs(t *testing.T) {
+	for _, f := range Families {
+		svc := testService(f)
+		svc.Spec.Ports = nil
+		for i := range 300 {
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(1 + i), Protocol: corev1.ProtocolTCP})
+		}
+		var slices []*discoveryv1.EndpointSlice
+		for k := range 3 {
+			s := testSlice(f, fmt.Sprint("s", k), "pod1")
+			s.Endpoints, s.Ports = nil, nil
+			for i := range 300 {
+				s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprint("p", i)), Port: new(int32(8000)), Protocol: new(corev1.ProtocolTCP)})
+			}
+			for i := range 1000 {
+				a := netip.MustParseAddr(ip(f, "pod1")).AsSlice()
+				a[len(a)-1], a[len(a)-2] = byte(i), byte(k*4+i/256)
+				addr, _ := netip.AddrFromSlice(a)
+				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr.String()}})
+			}
+			slices = append(slices, s)
+		}
+		plan := PlanService(testNode(f), svc, slices, nil)
+		pairs := 0
+		for _, fr := range plan.Frontends {
+			pairs += 1 + len(fr.Route.Pool.Slots)
+		}
+		if want := MaxPairs / 3001; len(plan.Frontends) != want || pairs > MaxPairs {
+			t.Errorf("%v: %d frontends, want %d, %d pairs", f, len(plan.Frontends), want, pairs)
+		}
+		if len(plan.Ignored) != 1 || !strings.HasPrefix(plan.Ignored[0], "217 of its ports are not served") {
+			t.Errorf("%v: %q", f, plan.Ignored)
+		}
 	}
 }
