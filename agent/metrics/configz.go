@@ -50,6 +50,7 @@ type ownConfiguration struct {
 	DataDir             string          `json:"dataDir"`
 	CacheCommitInterval metav1.Duration `json:"cacheCommitInterval"`
 	Socket              string          `json:"socket"`
+	ExternalIPs         string          `json:"externalIPs"`
 	MetricsServices     int             `json:"metricsServices"`
 	LogLevel            string          `json:"logLevel"`
 	LogFormat           string          `json:"logFormat"`
@@ -73,7 +74,7 @@ func configz(c *config.Config, mode string) ([]byte, error) {
 		},
 		"sluice": ownConfiguration{
 			Manifests: c.Manifests, DataDir: c.DataDir, CacheCommitInterval: metav1.Duration{Duration: c.CacheCommitInterval},
-			Socket: c.Socket, MetricsServices: c.MetricsServices,
+			Socket: c.Socket, ExternalIPs: c.ExternalIPs, MetricsServices: c.MetricsServices,
 			LogLevel: strings.ToLower(c.LogLevel.String()), LogFormat: c.LogFormat,
 		},
 	})
