@@ -26,7 +26,7 @@ func testConfig() *config.Config {
 		DetectLocalMode: proxy.DetectBridgeInterface, PodBridgeInterface: "cni0", NodePortAddresses: []string{"primary"},
 		SyncPeriod: 30 * time.Second, MinSyncPeriod: 100 * time.Millisecond,
 		HealthzBindAddress: netip.MustParseAddrPort("0.0.0.0:10256"), MetricsServices: 500,
-		DataDir: "/d", CacheCommitInterval: 5 * time.Second, Socket: "/s", LogLevel: slog.LevelDebug, LogFormat: config.LogText,
+		DataDir: "/d", CacheCommitInterval: 5 * time.Second, Socket: "/s", ExternalIPs: "foreign", LogLevel: slog.LevelDebug, LogFormat: config.LogText,
 	}
 }
 
@@ -132,7 +132,7 @@ func TestConfigz(t *testing.T) {
 			"detectLocalMode": "BridgeInterface", "detectLocal": {"bridgeInterface": "cni0", "interfaceNamePrefix": ""},
 			"clusterCIDR": "10.42.0.0/16,fd42::/56", "nodePortAddresses": ["primary"]
 		},
-		"sluice": {"manifests": "/m", "dataDir": "/d", "cacheCommitInterval": "5s", "socket": "/s", "metricsServices": 500, "logLevel": "debug", "logFormat": "text"}
+		"sluice": {"manifests": "/m", "dataDir": "/d", "cacheCommitInterval": "5s", "socket": "/s", "externalIPs": "foreign", "metricsServices": 500, "logLevel": "debug", "logFormat": "text"}
 	}`
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatal(err)
