@@ -41,7 +41,8 @@ type OfflineOptions struct {
 	// Wait is how long the source of the configuration may take to hand over all objects. With 0 it is not asked, and the cache is all
 	// there is, unless there are manifests. What the cache has stands in for an API server that does not answer.
 	Wait time.Duration
-	// AsNode takes the addresses of the Node object where none of them is this machine's: what is asked about is another node.
+	// AsNode takes the addresses of the Node object where none of them is this machine's: what is asked about is another node. Manifests
+	// are read without the cache then. Else it has what a document described before it was broken, as the agent has.
 	AsNode bool
 	// NoKernel asks this machine's kernel for nothing but its addresses.
 	NoKernel bool
@@ -78,19 +79,28 @@ func OpenOffline(ctx context.Context, cfg config.Config, o OfflineOptions) (_ *O
 			off.Close()
 		}
 	}()
-	if cfg.Manifests == "" {
-		if err := copyFile(filepath.Join(cfg.DataDir, cacheFile), filepath.Join(dir, cacheFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("copy the cache: %w", err)
+	if !o.AsNode {
+		err := copyFile(filepath.Join(cfg.DataDir, cacheFile), filepath.Join(dir, cacheFile))
+		switch {
+		case err == nil, errors.Is(err, os.ErrNotExist):
+		case errors.Is(err, os.ErrPermission) && cfg.Manifests == "":
+			return nil, fmt.Errorf("read the cache: %w; run this as root", err)
+		case !errors.Is(err, os.ErrPermission):
+			return nil, fmt.Errorf("read the cache: %w", err)
 		}
-	} else {
-		if _, err := os.ReadDir(cfg.Manifests); err != nil {
-			return nil, fmt.Errorf("read the manifests: %w", err)
-		}
-		o.Wait = max(o.Wait, manifestsWait)
 	}
 	was := cfg.DataDir
 	cfg.DataDir = dir
 	l := newLoop(cfg, planner, quiet)
+	if cfg.Manifests != "" {
+		o.Wait = max(o.Wait, manifestsWait)
+		if _, err := os.ReadDir(cfg.Manifests); err != nil && l.cached.Complete {
+			o.Wait = 0 // as it would be for the agent, everything stays as it was
+		} else if err != nil {
+			off.loop = l
+			return nil, fmt.Errorf("read the manifests: %w", err)
+		}
+	}
 	off.loop, l.offline, l.elsewhere = l, true, o.NoKernel
 	if o.Wait == 0 && !l.cached.Complete {
 		return nil, &NoObjectsError{fmt.Sprintf("the cache in %s cannot be used: %s", was, l.cached.Why)}

@@ -154,3 +154,34 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("after a fault: code %d, %s%s", code, out, errs)
 	}
 }
+
+// TestOfflineBroken: what a manifest described before it was broken stays, for the agent and for what is asked without one.
+func TestOfflineBroken(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	web := service("web", "vip1", nodePorts)
+	c.write("web.yaml", web, endpoints("web", "pod2", "far1"))
+	c.Run()
+	c.Stop()
+	if err := os.WriteFile(c.Config(), []byte("data-dir: "+c.Dir+"\nmanifests: "+c.Manifests+"\nhostname-override: node\n"+
+		"cluster-cidr: "+lab.ClusterCIDRs[proxy.IPv4].String()+","+lab.ClusterCIDRs[proxy.IPv6].String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.write("web.yaml", strings.Replace(web, "port: 80,", "port: 99999,", 1), endpoints("web", "pod2", "far1"))
+	same := func(what string) {
+		t.Helper()
+		for _, args := range [][]string{{"diff"}, append([]string{"agent", "--dry-run"}, c.Args...)} {
+			if out, errs, _ := c.Command(args...); !strings.Contains(out, "the kernel has all that it should have") {
+				t.Errorf("%s: %v: %s%s", what, args, out, errs)
+			}
+		}
+		if out, errs, code := c.Command("explain", "web", "--live"); code != 0 {
+			t.Errorf("%s: explain: code %d, %s%s", what, code, out, errs)
+		}
+	}
+	same("a broken document")
+	if err := os.Rename(c.Manifests, c.Manifests+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	same("no directory")
+}
