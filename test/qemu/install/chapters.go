@@ -113,8 +113,11 @@ func (s *story) installFirst(ctx context.Context) error {
 func (s *story) explained(ctx context.Context) error {
 	const ask = "sluice diff && sluice explain default/web --live --from 10.42.0.2"
 	out, err := s.guest.run(ctx, ask)
-	if err != nil || strings.Contains(out, "not known") || strings.Contains(out, "IREWALL") {
+	if err != nil {
 		return fmt.Errorf("explain: %w\n%s", err, out)
+	}
+	if strings.Contains(out, "not known") || strings.Contains(out, "FIREWALL") {
+		return fmt.Errorf("explain sees a firewall: %s", out)
 	}
 	for _, wall := range []struct{ program, up, down string }{
 		{"nft", "nft 'add table ip wall; add chain ip wall c { type filter hook forward priority 5; policy drop; }'", "nft delete table ip wall"},
@@ -129,9 +132,10 @@ func (s *story) explained(ctx context.Context) error {
 		}
 		if out == "" {
 			s.say("the machine has no %s", wall.program)
+			continue
 		}
+		s.say("%s", out)
 	}
-	s.say("%s", out)
 	return nil
 }
 
