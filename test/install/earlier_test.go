@@ -169,7 +169,7 @@ func TestOlderLayout(t *testing.T) {
 		given string
 		warns bool
 	}{
-		{"its own", "SLUICE_CLUSTER_CIDR='10.1.0.0/16'\nSLUICE_HOSTNAME_OVERRIDE='a \"b\\'\n", []string{"SLUICE_CLUSTER_CIDR=10.2.0.0/16"}, nil, "",
+		{"its own", "SLUICE_CLUSTER_CIDR='10.1.0.0/16'\n\nSLUICE_HOSTNAME_OVERRIDE='a \"b\\'\n", []string{"SLUICE_CLUSTER_CIDR=10.2.0.0/16"}, nil, "",
 			"given: --v 3\nSLUICE_CLUSTER_CIDR=10.1.0.0/16\nSLUICE_HOSTNAME_OVERRIDE=a \"b\\\nSLUICE_CLUSTER_CIDR=10.2.0.0/16\n", false},
 		{"only arguments", "", []string{"SLUICE_V=4"}, nil, "", "given: --v 3\nSLUICE_V=4\n", false},
 		{"with the user's", "# mine\nGODEBUG=x=1\nSLUICE_V='1'\n", nil, []string{"--v=5"}, "# mine\nGODEBUG=x=1\n", "given: --v 3\nSLUICE_V=1\ngiven: --v=5\n", false},

@@ -71,6 +71,10 @@ func TestLife(t *testing.T) {
 				t.Errorf("the same again: the agent is %s, it was %s\n%s", m.agent(), first, out)
 			}
 			same(t, "downloads of the same again", []string{"/sha256sum-" + arch() + ".txt"}, r.downloads())
+			m.write("/usr/local/bin/sluice-uninstall.sh", m.read("/usr/local/bin/sluice-uninstall.sh")+"# earlier\n", 0o755)
+			if out := m.mustInstall(r); !strings.Contains(out, "Nothing changed") || m.agent() != first {
+				t.Errorf("a file that the agent does not use: the agent is %s, it was %s\n%s", m.agent(), first, out)
+			}
 			m.asked()
 
 			for _, version := range []string{"v2", "v0"} {

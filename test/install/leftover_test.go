@@ -15,8 +15,8 @@ func TestCutOffRun(t *testing.T) {
 		where string   // in which call of sync it ends
 		left  []string // some of it
 	}{
-		{"before files move", "1", []string{"/usr/local/bin/sluice.sluice-new", config + ".sluice-new"}},
-		{"after files moved", "2", []string{"/usr/local/bin/sluice.sluice-old", config + ".sluice-old"}},
+		{"before files move", "1", []string{"/usr/local/bin/sluice.sluice-new", config + ".sluice-new", unit + ".sluice-new"}},
+		{"after files moved", "2", []string{"/usr/local/bin/sluice.sluice-old", config + ".sluice-old", unit + ".sluice-old"}},
 	} {
 		for _, next := range []string{"upgrade", "the earlier version again", "uninstall"} {
 			t.Run(test.name+"/"+next, func(t *testing.T) {
@@ -24,6 +24,7 @@ func TestCutOffRun(t *testing.T) {
 				r.put("", arch(), program("v1"))
 				m.mustInstall(r, "--v=1")
 				before := m.trace()
+				m.write(unit, m.read(unit)+"# earlier\n", 0o644) // the next run has nothing to replace here
 				r.put("", arch(), program("v2"))
 				m.fake("sync", `echo >>`+fakes+`/syncs; [ "$(wc -l <`+fakes+`/syncs)" != `+test.where+` ] || kill -9 $PPID`)
 				if _, code := m.install(r, "--v=2"); code == 0 {
