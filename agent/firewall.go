@@ -17,11 +17,11 @@ type firewalls struct {
 	netNS     int
 	installed func(proxy.Family) []iptables.Variant // nil: it is not known which are
 	routes    *nodeaddr.Routes
-	families  map[proxy.Family]*firewall
+	families  map[proxy.Family]*familyFirewall
 }
 
-// firewall are the rules of one family.
-type firewall struct {
+// familyFirewall are the rules of one family.
+type familyFirewall struct {
 	iptables *iptables.Firewall
 	nft      *nft.Firewall
 }
@@ -36,7 +36,7 @@ func (f *firewalls) judge(ctx context.Context, p proxy.Passage) ([]proxy.Block, 
 		if f.routes, err = nodeaddr.OpenRoutes(f.netNS); err != nil {
 			return nil, err
 		}
-		f.families = map[proxy.Family]*firewall{}
+		f.families = map[proxy.Family]*familyFirewall{}
 	}
 	family := proxy.FamilyOf(p.Endpoint.Addr())
 	fw := f.families[family]
@@ -49,6 +49,8 @@ func (f *firewalls) judge(ctx context.Context, p proxy.Passage) ([]proxy.Block, 
 	}
 	if !p.OnNode {
 		p.Out = f.routes.To(p.Endpoint.Addr())
+	} else if p.From.Local {
+		p.Out = f.routes.Named("lo")
 	}
 	switch from := p.From; {
 	case from.Local:
@@ -65,12 +67,12 @@ func (f *firewalls) judge(ctx context.Context, p proxy.Passage) ([]proxy.Block, 
 	return fw.nft.Blocks(p)
 }
 
-func (f *firewalls) open(ctx context.Context, family proxy.Family) (fw *firewall, err error) {
+func (f *firewalls) open(ctx context.Context, family proxy.Family) (fw *familyFirewall, err error) {
 	o := iptables.Options{Family: family, NetNS: f.netNS}
 	if f.installed != nil {
 		o.Installed = f.installed(family)
 	}
-	fw = &firewall{}
+	fw = &familyFirewall{}
 	var all bool
 	if fw.iptables, all, err = iptables.ReadFirewall(ctx, o); err != nil {
 		return nil, err

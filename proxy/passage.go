@@ -11,11 +11,29 @@ type Passage struct {
 	Endpoint netip.AddrPort
 	// OnNode: the endpoint is an address of this node itself.
 	OnNode bool
-	// In and Out are the interfaces it passes. They are zero where they are not known, and In where this node sends it.
+	// In and Out are the interfaces it passes. They are zero where they are not known. NoInterface stands for In where this node
+	// sends it, and for Out where this node is the endpoint.
 	In, Out Interface
 	// Mark is the packet's, as sluice set it.
 	Mark uint32
 }
+
+// At is how a passage looks where it goes on, or, with input, where it comes in to this node: what this node sends to itself
+// goes out and comes in through the loopback interface.
+func (p Passage) At(input bool) Passage {
+	switch {
+	case input && p.From.Local:
+		p.In, p.Out = p.Out, NoInterface
+	case input:
+		p.Out = NoInterface
+	case p.From.Local:
+		p.In = NoInterface
+	}
+	return p
+}
+
+// NoInterface says that there is none, as where this node itself sends or takes a packet.
+var NoInterface = Interface{Name: "-", Index: -1}
 
 // Interface is a network interface of this node.
 type Interface struct {

@@ -85,6 +85,8 @@ func (f *Firewall) read(ctx context.Context, ns int, v Variant) (complete bool, 
 func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 	hooks := []string{"FORWARD", "POSTROUTING"}
 	switch {
+	case p.From.Local && p.OnNode: // it comes in again, through the loopback interface
+		hooks = []string{"OUTPUT", "POSTROUTING", "INPUT"}
 	case p.From.Local:
 		hooks = []string{"OUTPUT", "POSTROUTING"}
 	case p.OnNode:
@@ -96,7 +98,8 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 			if t.name == "mangle" && hook == "OUTPUT" { // before the DNAT
 				continue
 			}
-			found, _ := firewall.Judge(&judge{table: t, p: &p, mark: p.Mark}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
+			at := p.At(hook == "INPUT")
+			found, _ := firewall.Judge(&judge{table: t, p: &at, mark: p.Mark}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
 			blocks = append(blocks, found...)
 			if firewall.Sure(found) {
 				return blocks

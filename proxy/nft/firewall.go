@@ -74,6 +74,8 @@ func (f *Firewall) Close() error {
 func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
 	hooks := []uint32{unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
 	switch {
+	case p.From.Local && p.OnNode: // it comes in again, through the loopback interface
+		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING, unix.NF_INET_LOCAL_IN}
 	case p.From.Local:
 		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING}
 	case p.OnNode:
@@ -85,7 +87,8 @@ func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
 			if chain.Hook != hook || hook == unix.NF_INET_LOCAL_OUT && chain.Priority <= priorityDNAT {
 				continue // what comes before the DNAT sees the Service's address
 			}
-			found, err := f.judge(&p, chain)
+			at := p.At(hook == unix.NF_INET_LOCAL_IN)
+			found, err := f.judge(&at, chain)
 			blocks = append(blocks, found...)
 			if err != nil || firewall.Sure(found) {
 				return blocks, err
