@@ -183,7 +183,6 @@ func checkWall(t *testing.T, l *lab.Lab, names map[string]netip.Addr, endpoints 
 	type way struct {
 		what   string
 		blocks []proxy.Block
-		probe  lab.Probe
 	}
 	var ways []way
 	var probes []lab.Probe
