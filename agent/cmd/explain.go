@@ -23,8 +23,9 @@ func Explain() *cli.Command {
 		Usage:     "say where connections to a Service go on this node, and why",
 		UsageText: "sluice explain TARGET [--from WHO] [--proto PROTOCOL] [--live] [-o json|yaml]",
 		Description: "TARGET is NAMESPACE/SERVICE[:PORT] or SERVICE[:PORT], with a port's name or\n" +
-			"number, an ADDRESS:PORT (also a node's address and a NodePort), or the ADDRESS\n" +
-			"of a Service or an endpoint. Shows what the running agent's rules do with the\n" +
+			"number, an ADDRESS:PORT (also a node's address, or this NODE's name, and a\n" +
+			"NodePort), or the ADDRESS of a Service or an endpoint.\n\n" +
+			"Shows what the running agent's rules do with the\n" +
 			"first packet of a connection: which Service has the address, which endpoints\n" +
 			"are chosen from, why the others are not, which source address they see, and\n" +
 			"the rules that do it: as they are planned, or with --live as the kernel has them.\n\n" +

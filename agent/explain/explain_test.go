@@ -78,6 +78,7 @@ func TestExplain(t *testing.T) {
 		{"shop/web", "", "", clusterIP + loadBalancer + nodePort},
 		{"web:30080", "", "", nodePort},
 		{"10.43.0.1:80", "", "tcp", clusterIP},
+		{"here:30080", "", "", nodePort},
 		{"10.43.0.1", "10.42.0.5", "", `
 10.43.0.1:80/TCP (shop/web:http, ClusterIP)
   from 10.42.0.5 (a pod)
@@ -159,6 +160,8 @@ func TestBadQuestions(t *testing.T) {
 		{"nosuch", "", "", "no Service nosuch"},
 		{"other/web", "", "", "no Service other/web"},
 		{"web:81", "", "", "no Service web:81"},
+		{"here:30081", "", "", "no Service here:30081"},
+		{"there:30080", "", "", "no Service there:30080"},
 		{"10.43.0.1:70000", "", "", `"70000" is no port`},
 		{"a/b/c", "", "", "neither"},
 		{"web:", "", "", "neither"},

@@ -66,7 +66,7 @@ func leadsTo(r *proxy.Route, a netip.Addr) bool {
 	return false
 }
 
-// ofService reads NAMESPACE/SERVICE:PORT, of which all but the Service may be missing.
+// ofService reads NAMESPACE/SERVICE:PORT, of which all but the Service may be missing, or NODE:NODEPORT.
 func ofService(q *status.Question, views []View, protocol proxy.Protocol) ([]destination, error) {
 	name, port, hasPort := strings.Cut(q.Target, ":")
 	if _, err := netip.ParseAddr(name); err == nil && hasPort {
@@ -85,6 +85,11 @@ func ofService(q *status.Question, views []View, protocol proxy.Protocol) ([]des
 		return p.Name == service && (!qualified || p.Namespace == namespace) && (protocol == 0 || f.Protocol == protocol) &&
 			(!hasPort || p.Port == port || err == nil && f.Port == uint16(number))
 	})
+	if len(all) == 0 && !qualified && err == nil { // this node's name, and a NodePort
+		all = matching(views, func(f proxy.FrontendRoute) bool {
+			return f.Route.Kind == proxy.NodePort && f.Port == uint16(number) && (protocol == 0 || f.Protocol == protocol) && views[0].Node.Name == service
+		})
+	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("this node serves no Service %s: `sluice get services` lists those that it does", q.Target)
 	}
