@@ -2,7 +2,7 @@ package proxy
 
 import "net/netip"
 
-// Passage is the way of the first packet of a connection behind the DNAT: from where it comes in to an endpoint.
+// Passage is the way of the first packet of a connection: from where it comes in to an endpoint.
 type Passage struct {
 	// From is who sends it. An Addr that is not valid is not known.
 	From Source
@@ -29,6 +29,13 @@ func (p Passage) At(input bool) Passage {
 	case p.From.Local:
 		p.In = NoInterface
 	}
+	return p
+}
+
+// BeforeDNAT is how a passage looks before its destination is replaced. Where it goes out is not known then: it is not routed yet, or
+// to the Service's address.
+func (p Passage) BeforeDNAT() Passage {
+	p.Endpoint, p.Out = netip.AddrPortFrom(p.To.Addr, p.To.Port), Interface{}
 	return p
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -12,14 +13,18 @@ import (
 	"sluice/proxy/firewall"
 )
 
-// Firewall judges what chains of other programs do with packets that went through ours. It reads a table when it first comes
+// Firewall judges what chains of other programs do with packets that go through ours, before and behind them. It reads a table when it first comes
 // across it, and never changes one.
 type Firewall struct {
 	conn   *conn
 	family proxy.Family
 	chains []BaseChain
-	rules  map[foreignTable]map[string][]parsedRule
-	sets   map[foreignSet]*foreignElements
+	// nat is, by hook, where our own chains change addresses.
+	nat   map[uint32]int32
+	rules map[foreignTable]map[string][]parsedRule
+	sets  map[foreignSet]*foreignElements
+	// intervals are the sets of tables whose elements are the ends of intervals.
+	intervals map[foreignTable]map[string]bool
 }
 
 // foreignTable is a table of another program: the family's number, and its name.
@@ -32,7 +37,10 @@ type foreignTable struct {
 // these are judged elsewhere. It must be closed.
 func OpenFirewall(opts Options, withIPTables bool) (*Firewall, error) {
 	opts.Log, opts.Peers = slog.New(slog.DiscardHandler), &Peers{}
-	f := &Firewall{family: opts.Family, rules: map[foreignTable]map[string][]parsedRule{}, sets: map[foreignSet]*foreignElements{}}
+	f := &Firewall{
+		family: opts.Family, rules: map[foreignTable]map[string][]parsedRule{}, sets: map[foreignSet]*foreignElements{}, intervals: map[foreignTable]map[string]bool{},
+		nat: map[uint32]int32{unix.NF_INET_PRE_ROUTING: priorityDNAT, unix.NF_INET_LOCAL_OUT: priorityDNAT, unix.NF_INET_POST_ROUTING: prioritySNAT},
+	}
 	c, err := dial(opts.NetNS)
 	if absent(err) {
 		return f, nil
@@ -48,7 +56,13 @@ func OpenFirewall(opts Options, withIPTables bool) (*Firewall, error) {
 	}
 	for _, chain := range all {
 		sees := chain.Family == "inet" || chain.Family == familyName(nfproto(f.family))
-		if sees && chain.Table != TableName && chain.Type == "filter" && (withIPTables || !chain.ofIPTables()) {
+		switch {
+		case !sees:
+		case chain.Table == TableName:
+			if chain.Type == "nat" {
+				f.nat[chain.Hook] = chain.Priority
+			}
+		case chain.Type != "nat" && (withIPTables || !chain.ofIPTables()):
 			f.chains = append(f.chains, chain)
 		}
 	}
@@ -72,23 +86,34 @@ func (f *Firewall) Close() error {
 
 // Blocks returns what ends a packet's way, in the order in which it comes there.
 func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
-	hooks := []uint32{unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
+	hooks := []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
 	switch {
 	case p.From.Local && p.OnNode: // it comes in again, through the loopback interface
 		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING, unix.NF_INET_LOCAL_IN}
 	case p.From.Local:
 		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING}
 	case p.OnNode:
-		hooks = []uint32{unix.NF_INET_LOCAL_IN}
+		hooks = []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_LOCAL_IN}
 	}
+	marks := marks{packet: mark{value: p.Mark}}
 	var blocks []proxy.Block
 	for _, hook := range hooks {
 		for _, chain := range f.chains {
-			if chain.Hook != hook || hook == unix.NF_INET_LOCAL_OUT && chain.Priority <= priorityDNAT {
-				continue // what comes before the DNAT sees the Service's address
+			if chain.Hook != hook {
+				continue
 			}
 			at := p.At(hook == unix.NF_INET_LOCAL_IN)
-			found, err := f.judge(&at, chain)
+			j := judge{f: f, p: &at, marks: &marks, tracked: true}
+			switch first := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_OUT; {
+			case first && chain.Priority <= f.nat[hook]:
+				at = at.BeforeDNAT()
+				j.early, j.tracked = true, chain.Priority > priorityConntrack
+			case hook == unix.NF_INET_PRE_ROUTING:
+				at.Out = proxy.NoInterface // it is not routed yet
+			case hook == unix.NF_INET_POST_ROUTING && chain.Priority >= f.nat[hook]:
+				at.From.Addr, j.late = netip.Addr{}, true
+			}
+			found, err := f.judge(&j, chain)
 			blocks = append(blocks, found...)
 			if err != nil || firewall.Sure(found) {
 				return blocks, err
@@ -132,11 +157,28 @@ type judge struct {
 	p     *proxy.Passage
 	table foreignTable
 	rules map[string][]parsedRule
+	marks *marks
+	// tracked: connection tracking has seen the packet. early: it is not yet sent on to the endpoint. late: its source may be replaced.
+	tracked, early, late bool
+	// open: which of several verdicts the rule has cannot be told.
+	open bool
 	registers
 }
 
+// marks are those that rules of other programs can change.
+type marks struct{ packet, connection mark }
+
+type mark struct {
+	value uint32
+	// unknown: a rule may have changed it.
+	unknown bool
+}
+
+// priorityConntrack is where connection tracking stands (NF_IP_PRI_CONNTRACK).
+const priorityConntrack = -200
+
 // judge has a base chain judge a packet.
-func (f *Firewall) judge(p *proxy.Passage, chain BaseChain) ([]proxy.Block, error) {
+func (f *Firewall) judge(j *judge, chain BaseChain) ([]proxy.Block, error) {
 	t := foreignTable{nfproto(f.family), chain.Table}
 	if chain.Family == "inet" {
 		t.family = unix.NFPROTO_INET
@@ -145,7 +187,8 @@ func (f *Firewall) judge(p *proxy.Passage, chain BaseChain) ([]proxy.Block, erro
 	if err != nil {
 		return nil, err
 	}
-	return firewall.Judge(&judge{f: f, p: p, table: t, rules: rules},
+	j.table, j.rules = t, rules
+	return firewall.Judge(j,
 		firewall.Base{Table: fmt.Sprintf("nftables %s %s", chain.Family, chain.Table), Chain: chain.Name, Drops: chain.Drop})
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // neutral are expressions that let every packet on. An objref is a counter's mostly; a limit's or a quota's can be one, too.
-var neutral = []string{"counter", "log", "last", "objref", "notrack", "dup"}
+var neutral = []string{"counter", "log", "last", "objref", "dup"}
 
 // verdicts are those of codes. About a packet with any other, another program decides.
 var verdicts = map[uint32]firewall.Verdict{
@@ -27,7 +27,7 @@ const codeUnknown = 0x102
 // Judge implements firewall.Table.
 func (j *judge) Judge(chain string, i int) (matched firewall.Ternary, r firewall.Rule, err error) {
 	v := ruling{code: codeContinue}
-	matched = firewall.Yes
+	matched, j.open = firewall.Yes, false
 	ops := j.rules[chain][i].ops
 	for k := 0; k < len(ops) && v.code == codeContinue; k++ {
 		m, err := j.op(&ops[k], &v)
@@ -39,7 +39,7 @@ func (j *judge) Judge(chain string, i int) (matched firewall.Ternary, r firewall
 	if !known {
 		verdict = firewall.Accept
 	}
-	return matched, firewall.Rule{Verdict: verdict, Chain: v.chain}, nil
+	return matched, firewall.Rule{Verdict: verdict, Chain: v.chain, Uncertain: j.open}, nil
 }
 
 func (j *judge) op(o *op, v *ruling) (firewall.Ternary, error) {
@@ -49,6 +49,11 @@ func (j *judge) op(o *op, v *ruling) (firewall.Ternary, error) {
 			return firewall.Yes, nil
 		case slices.Contains([]string{"target", "queue", "tproxy", "synproxy"}, o.name):
 			v.code = codeUnknown
+		case o.name == "notrack":
+			if j.tracked {
+				return firewall.Yes, nil // it is too late for that
+			}
+			v.code = nfDrop // what is not tracked has no DNAT, and so meets no endpoint
 		}
 		j.forget(0)
 		return firewall.Maybe, nil
@@ -57,6 +62,8 @@ func (j *judge) op(o *op, v *ruling) (firewall.Ternary, error) {
 	case "payload", "meta", "ct", "fib", "numgen":
 		if o.dst >= 0 {
 			j.load(o)
+		} else if o.src >= 0 {
+			j.set(o)
 		}
 	case "bitwise":
 		if !j.bitwise(o) {
@@ -89,10 +96,25 @@ func (j *judge) forget(reg int8) {
 	}
 }
 
+// set notes that a rule may change a mark. One that it only restores to what it is stays known.
+func (j *judge) set(o *op) {
+	var m *mark
+	switch {
+	case o.name == "meta" && o.num[0] == uint64(expr.MetaKeyMARK):
+		m = &j.marks.packet
+	case o.name == "ct" && o.num[0] == uint64(expr.CtKeyMARK):
+		m = &j.marks.connection
+	default:
+		return
+	}
+	m.unknown = m.unknown || !j.known(o.src, 4) || binary.NativeEndian.Uint32(j.bytes(o.src, 4)) != m.value
+}
+
 // load puts what is known of the packet into a register.
 func (j *judge) load(o *op) {
 	native := func(n uint32) { j.store(o.dst, binary.NativeEndian.AppendUint32(nil, n), true) }
 	port := func(n uint16) { j.store(o.dst, binary.BigEndian.AppendUint16(nil, n), true) }
+	mark := func(m mark) { j.store(o.dst, binary.NativeEndian.AppendUint32(nil, m.value), !m.unknown) }
 	name := func(i proxy.Interface) {
 		b := make([]byte, unix.IFNAMSIZ)
 		copy(b, i.Name)
@@ -116,7 +138,7 @@ func (j *judge) load(o *op) {
 		case expr.MetaKeyPROTOCOL: // linux/if_ether.h
 			port(map[proxy.Family]uint16{proxy.IPv4: unix.ETH_P_IP, proxy.IPv6: unix.ETH_P_IPV6}[j.f.family])
 		case expr.MetaKeyMARK:
-			native(p.Mark)
+			mark(j.marks.packet)
 		case expr.MetaKeyIIFNAME:
 			name(p.In)
 		case expr.MetaKeyOIFNAME:
@@ -128,14 +150,17 @@ func (j *judge) load(o *op) {
 		default:
 			j.forget(o.dst)
 		}
+	case o.name == "ct" && !j.tracked: // the state of all packets is that of an invalid one, and the rest is not there
+		j.store(o.dst, binary.NativeEndian.AppendUint32(nil, ctStateInvalid), expr.CtKey(o.num[0]) == expr.CtKeySTATE)
 	case o.name == "ct":
 		switch expr.CtKey(o.num[0]) {
 		case expr.CtKeySTATE:
 			native(ctStateNew)
 		case expr.CtKeySTATUS:
-			native(ctStatusDNAT)
+			status := map[bool]uint32{false: ctStatusDNAT}[j.early]
+			j.store(o.dst, binary.NativeEndian.AppendUint32(nil, status), !j.late)
 		case expr.CtKeyMARK:
-			native(0)
+			mark(j.marks.connection)
 		case expr.CtKeyDIRECTION: // original
 			j.store(o.dst, []byte{0}, true)
 		case expr.CtKeyDSTIP, expr.CtKeyDSTIP6:
@@ -145,6 +170,11 @@ func (j *judge) load(o *op) {
 		default:
 			j.forget(o.dst)
 		}
+	case o.name == "fib" && o.num[1]&unix.NFTA_FIB_F_SADDR != 0 && o.num[1]&unix.NFTA_FIB_F_PRESENT != 0:
+		// It is taken for granted that it comes in where its answer goes out.
+		j.store(o.dst, binary.NativeEndian.AppendUint32(nil, 1), p.From.Addr.IsValid() && !p.From.Local)
+	case o.name == "fib" && (j.early || j.late):
+		j.forget(o.dst)
 	case o.name == "fib" && o.num[0] == unix.NFT_FIB_RESULT_ADDRTYPE && (o.num[1] == unix.NFTA_FIB_F_SADDR || o.num[1] == unix.NFTA_FIB_F_DADDR):
 		if local := map[bool]bool{true: p.From.Local, false: p.OnNode}[o.num[1] == unix.NFTA_FIB_F_SADDR]; local {
 			native(unix.RTN_LOCAL)
@@ -166,7 +196,7 @@ func (j *judge) loadHeader(o *op) {
 	}
 	length := addrLen(j.f.family)
 	switch {
-	case offset == destination && n <= length:
+	case offset == destination && n <= length && j.p.Endpoint.IsValid():
 		j.store(o.dst, j.p.Endpoint.Addr().AsSlice()[:n], true)
 	case offset == source && n <= length && j.p.From.Addr.IsValid():
 		j.store(o.dst, j.p.From.Addr.AsSlice()[:n], true)
@@ -218,7 +248,7 @@ func (j *judge) lookup(o *op, v *ruling) (firewall.Ternary, error) {
 	if !j.known(o.src, set.keyLen) {
 		switch {
 		case o.dst == regVerdict:
-			v.code = codeUnknown
+			*v, j.open = set.worst(), true
 		case o.dst >= 0:
 			j.forget(o.dst)
 		}

@@ -49,7 +49,10 @@ func (f *Firewall) set(id foreignSet) (*foreignElements, error) {
 		st.text(unix.NFTA_SET_ELEM_LIST_TABLE, id.table.name)
 		st.text(unix.NFTA_SET_ELEM_LIST_SET, id.name)
 	}
-	err := f.conn.dump(id.table.family, unix.NFT_MSG_GETSETELEM, filter, func() { s = &foreignElements{} }, func(attrs []byte) {
+	if err := f.readIntervals(id.table); err != nil {
+		return nil, err
+	}
+	err := f.conn.dump(id.table.family, unix.NFT_MSG_GETSETELEM, filter, func() { s = &foreignElements{intervals: f.intervals[id.table][id.name]} }, func(attrs []byte) {
 		eachElement(attrs, func(e []byte) { s.add(e) })
 	})
 	if err != nil {
@@ -63,6 +66,52 @@ func (f *Firewall) set(id foreignSet) (*foreignElements, error) {
 	})
 	f.sets[id] = s
 	return s, nil
+}
+
+// readIntervals finds out which sets of a table have intervals: that an element is the beginning of one cannot be seen from it alone.
+func (f *Firewall) readIntervals(t foreignTable) error {
+	if f.intervals[t] != nil {
+		return nil
+	}
+	filter := func(s *stream) { s.text(unix.NFTA_SET_TABLE, t.name) }
+	err := f.conn.dump(t.family, unix.NFT_MSG_GETSET, filter, func() { f.intervals[t] = map[string]bool{} }, func(attrs []byte) {
+		var table, name string
+		eachAttr(attrs, func(typ uint16, v []byte) {
+			switch typ {
+			case unix.NFTA_SET_TABLE:
+				table = cString(v)
+			case unix.NFTA_SET_NAME:
+				name = cString(v)
+			}
+		})
+		if table == t.name {
+			f.intervals[t][name] = parseSet(attrs).flags&(unix.NFT_SET_INTERVAL|nftSetConcat) == unix.NFT_SET_INTERVAL
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list the sets of table %s %s: %w", familyName(t.family), t.name, err)
+	}
+	return nil
+}
+
+// worst is what a verdict map does at most with a packet of which the key is not known: drop it, or else lead to a chain.
+func (s *foreignElements) worst() ruling {
+	worst := ruling{code: codeUnknown}
+	all := s.list
+	if s.catchall != nil {
+		all = append(slices.Clip(all), *s.catchall)
+	}
+	for _, e := range all {
+		switch e.verdict.code {
+		case nfDrop:
+			return e.verdict
+		case codeJump, codeGoto:
+			if worst.code == codeUnknown {
+				worst = e.verdict
+			}
+		}
+	}
+	return worst
 }
 
 // add takes in an element.
@@ -93,7 +142,6 @@ func (s *foreignElements) add(attrs []byte) {
 		}
 	})
 	e.ends = flags&elementIntervalEnd != 0
-	s.intervals = s.intervals || e.ends
 	if flags&elementCatchall != 0 {
 		s.catchall = &e
 		return

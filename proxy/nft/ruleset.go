@@ -150,8 +150,9 @@ func anyBit(reg int, load expr.Any, bits uint32) []expr.Any {
 
 // Bits of `ct state` and `ct status` (linux/netfilter/nf_conntrack_common.h).
 const (
-	ctStateNew   = 8  // 1 << (IP_CT_NEW % IP_CT_IS_REPLY + 1)
-	ctStatusDNAT = 32 // IPS_DST_NAT
+	ctStateInvalid = 1  // NF_CT_STATE_INVALID_BIT
+	ctStateNew     = 8  // 1 << (IP_CT_NEW % IP_CT_IS_REPLY + 1)
+	ctStatusDNAT   = 32 // IPS_DST_NAT
 )
 
 // stateNew is `ct state new`, statusDNAT `ct status dnat`.

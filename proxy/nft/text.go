@@ -147,7 +147,7 @@ func (p *printer) op(o *op, found string) string {
 	case "ct":
 		p.load(o, ctName(o.num[0]))
 	case "fib":
-		p.load(o, "fib saddr type")
+		p.load(o, fibText(o))
 	case "numgen":
 		text := fmt.Sprintf("numgen random mod %d", o.num[0])
 		if o.num[2] != 0 {
@@ -158,7 +158,7 @@ func (p *printer) op(o *op, found string) string {
 		if o.dst >= 0 {
 			p.regs[o.dst], p.mask[o.dst] = p.reg(o.src), o.mask
 		}
-	case "cmp":
+	case "cmp", "range":
 		return p.compare(o)
 	case "lookup":
 		return p.lookup(o, found)
@@ -220,10 +220,7 @@ func (p *printer) compare(o *op) string {
 	if o.src >= 0 {
 		mask = p.mask[o.src]
 	}
-	not := ""
-	if o.num[0] == uint64(expr.CmpOpNeq) {
-		not = "!= "
-	}
+	not := map[expr.CmpOp]string{expr.CmpOpNeq: "!= ", expr.CmpOpLt: "< ", expr.CmpOpLte: "<= ", expr.CmpOpGt: "> ", expr.CmpOpGte: ">= "}[expr.CmpOp(o.num[0])]
 	zero := strings.Trim(o.value, "\x00") == ""
 	switch {
 	case mask != "" && zero && not != "":
@@ -235,7 +232,7 @@ func (p *printer) compare(o *op) string {
 			n += bits.OnesCount8(b)
 		}
 		return fmt.Sprintf("%s %s%v/%d", what, not, a, n)
-	case strings.HasSuffix(what, "addr"):
+	case strings.HasSuffix(what, "addr") && o.name == "cmp":
 		addr := make([]byte, map[bool]int{true: 16, false: 4}[strings.HasPrefix(what, "ip6")])
 		n := copy(addr, o.value)
 		a, _ := netip.AddrFromSlice(addr)
@@ -251,10 +248,38 @@ func (p *printer) compare(o *op) string {
 		return fmt.Sprintf("%s %s%q", what, not, text)
 	case strings.HasSuffix(what, "l4proto") && len(o.value) == 1:
 		return fmt.Sprintf("%s %s%s", what, not, strings.ToLower(proxy.Protocol(o.value[0]).String()))
-	case what == "fib saddr type" && len(o.value) == 4 && binary.NativeEndian.Uint32([]byte(o.value)) == unix.RTN_LOCAL:
+	case strings.HasPrefix(what, "fib") && strings.HasSuffix(what, " type") && len(o.value) == 4 && binary.NativeEndian.Uint32([]byte(o.value)) == unix.RTN_LOCAL:
 		return what + " " + not + "local"
 	}
-	return fmt.Sprintf("%s %s0x%x", what, not, o.value)
+	value := valueText(what, o.value)
+	if o.name == "range" {
+		value += "-" + valueText(what, o.mask)
+	}
+	if mask != "" {
+		what += " & " + valueText(what, mask)
+		not = cmp.Or(not, "== ")
+	}
+	return fmt.Sprintf("%s %s%s", what, not, value)
+}
+
+// valueText is what something is compared with, as nft prints it where it is a port, a mark or a family.
+func valueText(what, value string) string {
+	b := []byte(value)
+	switch {
+	case len(b) == 2 && (strings.HasSuffix(what, "port") || strings.HasSuffix(what, "proto-dst")):
+		return strconv.Itoa(int(binary.BigEndian.Uint16(b)))
+	case len(b) == 4 && strings.HasSuffix(what, " mark"):
+		return fmt.Sprintf("0x%08x", binary.NativeEndian.Uint32(b))
+	case len(b) == 1 && what == "meta nfproto":
+		if name := familyName(b[0]); name != "" {
+			return "ipv" + map[string]string{"ip": "4", "ip6": "6"}[name]
+		}
+	case strings.HasSuffix(what, "addr"):
+		if a, ok := netip.AddrFromSlice(b); ok {
+			return a.String()
+		}
+	}
+	return fmt.Sprintf("0x%x", value)
 }
 
 // bitName names the bits that are looked for: IP_CT_NEW of `ct state`, IPS_DST_NAT of `ct status`.
@@ -304,6 +329,23 @@ func firstBytes(o *op) string {
 		return text
 	}
 	return ""
+}
+
+func fibText(o *op) string {
+	what := "daddr"
+	if o.num[1]&unix.NFTA_FIB_F_SADDR != 0 {
+		what = "saddr"
+	}
+	for _, flag := range []struct {
+		bit  uint64
+		text string
+	}{{unix.NFTA_FIB_F_MARK, " . mark"}, {unix.NFTA_FIB_F_IIF, " . iif"}, {unix.NFTA_FIB_F_OIF, " . oif"}} {
+		if o.num[1]&flag.bit != 0 {
+			what += flag.text
+		}
+	}
+	result := map[uint64]string{unix.NFT_FIB_RESULT_OIF: "oif", unix.NFT_FIB_RESULT_OIFNAME: "oifname", unix.NFT_FIB_RESULT_ADDRTYPE: "type"}
+	return fmt.Sprintf("fib %s %s", what, result[o.num[0]])
 }
 
 func metaName(key uint64) string {
