@@ -10,8 +10,8 @@ import (
 	"sluice/proxy/firewall"
 )
 
-// Firewall judges what rules of other programs do with packets behind the DNAT: those that iptables-save lists in the tables
-// filter and mangle. It never changes one.
+// Firewall judges what rules of other programs do with packets, before the DNAT and behind it: those that iptables-save lists in the
+// tables raw, mangle and filter. It never changes one.
 type Firewall struct {
 	family proxy.Family
 	// tables are those of all variants, in the order in which a packet meets them.
@@ -48,7 +48,7 @@ func ReadFirewall(ctx context.Context, o Options) (f *Firewall, all bool, err er
 		}
 		all = all || v.Name == NFT && complete
 	}
-	slices.SortStableFunc(f.tables, func(a, b *firewallTable) int { return strings.Compare(b.name, a.name) }) // mangle is before filter
+	slices.SortStableFunc(f.tables, func(a, b *firewallTable) int { return strings.Compare(b.name, a.name) }) // raw is before mangle, and that before filter
 	return f, all, nil
 }
 
@@ -56,7 +56,7 @@ func (f *Firewall) read(ctx context.Context, ns int, v Variant) (complete bool, 
 	var t *firewallTable
 	err = v.List(ctx, ns, "", Listing{
 		Table: func(name string) {
-			if t = nil; name == "filter" || name == "mangle" {
+			if t = nil; slices.Contains([]string{"raw", "mangle", "filter"}, name) {
 				t = &firewallTable{v.Name, name, map[string][]firewallRule{}, map[string]bool{}}
 				f.tables = append(f.tables, t)
 			}
@@ -83,23 +83,25 @@ func (f *Firewall) read(ctx context.Context, ns int, v Variant) (complete bool, 
 
 // Blocks returns what ends a packet's way, in the order in which it comes there.
 func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
-	hooks := []string{"FORWARD", "POSTROUTING"}
+	hooks := []string{"PREROUTING", "FORWARD", "POSTROUTING"}
 	switch {
 	case p.From.Local && p.OnNode: // it comes in again, through the loopback interface
 		hooks = []string{"OUTPUT", "POSTROUTING", "INPUT"}
 	case p.From.Local:
 		hooks = []string{"OUTPUT", "POSTROUTING"}
 	case p.OnNode:
-		hooks = []string{"INPUT"}
+		hooks = []string{"PREROUTING", "INPUT"}
 	}
+	marks := marks{packet: p.Mark}
 	var blocks []proxy.Block
 	for _, hook := range hooks {
 		for _, t := range f.tables {
-			if t.name == "mangle" && hook == "OUTPUT" { // before the DNAT
-				continue
-			}
 			at := p.At(hook == "INPUT")
-			found, _ := firewall.Judge(&judge{table: t, p: &at, mark: p.Mark}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
+			early := hook == "PREROUTING" || hook == "OUTPUT" && t.name != "filter"
+			if early {
+				at = at.BeforeDNAT()
+			}
+			found, _ := firewall.Judge(&judge{table: t, p: &at, untracked: t.name == "raw", early: early, marks: &marks}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
 			blocks = append(blocks, found...)
 			if firewall.Sure(found) {
 				return blocks
@@ -113,7 +115,18 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 type judge struct {
 	table *firewallTable
 	p     *proxy.Passage
-	mark  uint32
+	// untracked: connection tracking has not seen the packet yet. early: it is not yet sent on to the endpoint.
+	untracked, early bool
+	marks            *marks
+}
+
+// marks are those that rules of other programs can change.
+type marks struct {
+	packet uint32
+	// unknown are the packet's bits that a rule may have changed.
+	unknown uint32
+	// connection: a rule may have set the connection's. A new one has none.
+	connection bool
 }
 
 // Len implements firewall.Table.
@@ -133,8 +146,16 @@ func (j *judge) Judge(chain string, i int) (firewall.Ternary, firewall.Rule, err
 		return matched, firewall.Rule{Verdict: firewall.Return}, nil
 	case "ACCEPT", "QUEUE", "NFQUEUE": // a queue's program decides
 		return matched, firewall.Rule{Verdict: firewall.Accept}, nil
-	case "MARK":
-		return matched, firewall.Rule{Uncertain: true}, nil
+	case "MARK", "CONNMARK":
+		if matched != firewall.No {
+			j.marks.set(r)
+		}
+		return matched, firewall.Rule{}, nil
+	case "NOTRACK", "CT":
+		if matched != firewall.No && (r.target == "NOTRACK" || len(r.targetOptions) > 0 && r.targetOptions[0].name == "--notrack") { // what is not tracked has no DNAT, and so meets no endpoint
+			return firewall.Maybe, firewall.Rule{Verdict: firewall.Drop}, nil
+		}
+		return matched, firewall.Rule{}, nil
 	}
 	// A chain, or a target that only notes or changes something: there is no chain of its name.
 	if r.goes {

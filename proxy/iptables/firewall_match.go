@@ -34,7 +34,7 @@ func (j *judge) matches(r *parsedRule) firewall.Ternary {
 }
 
 // knownModules are the matches whose options are judged. A match without options, like tcp, lets all packets through.
-var knownModules = []string{"comment", "conntrack", "state", "tcp", "udp", "sctp", "multiport", "mark", "addrtype", "iprange"}
+var knownModules = []string{"comment", "conntrack", "state", "tcp", "udp", "sctp", "multiport", "mark", "addrtype", "iprange", "rpfilter"}
 
 func (j *judge) option(module string, o *option) firewall.Ternary {
 	p := j.p
@@ -69,10 +69,17 @@ func (j *judge) option(module string, o *option) firewall.Ternary {
 		if o.name != "--mark" || err != nil {
 			return firewall.Maybe
 		}
-		return firewall.Judged(j.mark&mask == value)
+		switch known := ^j.marks.unknown; {
+		case (j.marks.packet&mask^value)&known != 0:
+			return firewall.No
+		case mask&^known != 0:
+			return firewall.Maybe
+		}
+		return firewall.Yes
 	case "addrtype":
 		local := map[string]bool{"--src-type": p.From.Local, "--dst-type": p.OnNode}
 		is, known := local[o.name]
+		known = known && !(j.early && o.name == "--dst-type")
 		switch {
 		case known && arg == "LOCAL":
 			return firewall.Judged(is)
@@ -81,6 +88,8 @@ func (j *judge) option(module string, o *option) firewall.Ternary {
 		case known && (arg == "BROADCAST" || arg == "MULTICAST"):
 			return firewall.No
 		}
+	case "rpfilter": // it is taken for granted that it comes in where its answer goes out
+		return firewall.Judged(o.name != "--invert")
 	case "iprange":
 		first, last, _ := strings.Cut(arg, "-")
 		from, err1 := netip.ParseAddr(first)
@@ -106,9 +115,15 @@ func interfaceIs(i proxy.Interface, name string) firewall.Ternary {
 
 // conntrack judges options about the connection, which is new and went through DNAT.
 func (j *judge) conntrack(o *option) firewall.Ternary {
+	if j.untracked {
+		return firewall.Maybe
+	}
 	switch o.name {
 	case "--ctstate", "--state":
 		states := strings.Split(o.arg(), ",")
+		if j.early {
+			return firewall.Judged(slices.Contains(states, "NEW"))
+		}
 		return firewall.Judged(slices.Contains(states, "NEW") || slices.Contains(states, "DNAT"))
 	case "--ctdir":
 		return firewall.Judged(o.arg() == "ORIGINAL")
@@ -167,6 +182,27 @@ func portIn(list string, port uint16) firewall.Ternary {
 		}
 	}
 	return firewall.No
+}
+
+// set notes which bits of marks a rule may change.
+func (m *marks) set(r *parsedRule) {
+	for i := range r.targetOptions {
+		o := &r.targetOptions[i]
+		value, mask, err := parseMark(o.arg())
+		switch {
+		case r.target == "MARK" && o.name == "--set-xmark": // the mask's bits are cleared, and the value's turned over
+			if err != nil {
+				value, mask = 0, ^uint32(0)
+			}
+			m.unknown |= m.packet&^mask ^ value ^ m.packet
+		case r.target == "CONNMARK" && o.name == "--set-xmark":
+			m.connection = true
+		case r.target == "CONNMARK" && o.name == "--save-mark":
+			m.connection = m.connection || m.packet != 0 || m.unknown != 0
+		case r.target == "CONNMARK" && o.name == "--restore-mark" && m.connection:
+			m.unknown = ^uint32(0)
+		}
+	}
 }
 
 // parseMark reads VALUE/MASK.

@@ -41,7 +41,16 @@ func TestFirewall(t *testing.T) {
 		{"a chain that returns", "-N sub; -A sub -d 10.42.0.5/32 -j RETURN; -A sub -j DROP; -A FORWARD -j sub", ""},
 		{"a chain that does not come back", "-P FORWARD DROP; -N sub; -A sub -d 10.43.0.5/32 -j DROP; -A FORWARD -g sub; -A FORWARD -j ACCEPT", "filter FORWARD: policy drop"},
 		{"the mangle table", "-t mangle -A POSTROUTING -o cni0 -j DROP", "mangle POSTROUTING: -o cni0 -j DROP"},
-		{"before the DNAT", "-t mangle -A PREROUTING -j DROP", ""},
+		{"before the DNAT", "-t mangle -A PREROUTING -j DROP", "mangle PREROUTING: -j DROP"},
+		{"before the DNAT it has the Service's address", "-t raw -A PREROUTING -d 10.43.0.1/32 -p tcp -m tcp --dport 80 -j DROP", "raw PREROUTING: -d 10.43.0.1/32 -p tcp -m tcp --dport 80 -j DROP"},
+		{"before the DNAT it has not the endpoint's", "-t raw -A PREROUTING -d 10.42.0.5/32 -j DROP; -t mangle -A PREROUTING -p tcp -m tcp --dport 8080 -j DROP; -t mangle -A PREROUTING -m conntrack --ctstate DNAT -j DROP", ""},
+		{"no route back", "-t raw -A PREROUTING -m rpfilter --validmark --invert -j DROP; -t mangle -A PREROUTING -m rpfilter -j RETURN; -t mangle -A PREROUTING -j DROP", ""},
+		{"not to be tracked, so no DNAT", "-t raw -A PREROUTING -p tcp -m tcp --dport 80 -j CT --notrack", "maybe raw PREROUTING: -p tcp -m tcp --dport 80 -j CT --notrack"},
+		{"a mark that is set", "-t mangle -A PREROUTING -i eth0 -j MARK --set-xmark 0x5/0xffffffff; -A FORWARD -m mark --mark 0x5 -j DROP", "maybe filter FORWARD: -m mark --mark 0x5 -j DROP"},
+		{"other bits of a mark that is set", "-A FORWARD -j MARK --set-xmark 0x4000/0x4000; -A FORWARD -m mark --mark 0x8000/0x8000 -j DROP", ""},
+		{"a mark that is set for others", "-t mangle -A PREROUTING -i wg0 -j MARK --set-xmark 0x5/0xffffffff; -A FORWARD -m mark --mark 0x5 -j DROP", ""},
+		{"a mark that a new connection restores", "-t mangle -A PREROUTING -j CONNMARK --restore-mark; -A FORWARD -m mark --mark 0x5 -j DROP", ""},
+		{"a mark that is saved and restored", "-A FORWARD -j CONNMARK --set-xmark 0x5/0xffffffff; -A FORWARD -j CONNMARK --restore-mark; -A FORWARD -m mark --mark 0x5 -j DROP", "maybe filter FORWARD: -m mark --mark 0x5 -j DROP"},
 		{"another hook", "-P INPUT DROP", ""},
 	}
 	for _, variant := range []string{NFT, Legacy} {
@@ -55,7 +64,7 @@ func TestFirewall(t *testing.T) {
 		o.Installed = []Variant{v}
 		for _, tt := range tests {
 			t.Run(variant+"/"+tt.name, func(t *testing.T) {
-				for _, reset := range []string{"-F", "-X", "-P FORWARD ACCEPT", "-P INPUT ACCEPT", "-t mangle -F"} {
+				for _, reset := range []string{"-F", "-X", "-P FORWARD ACCEPT", "-P INPUT ACCEPT", "-t mangle -F", "-t raw -F"} {
 					n.Must(t, "sh", "-c", v.Path+" "+reset)
 				}
 				for line := range strings.SplitSeq(tt.rules, "; ") {

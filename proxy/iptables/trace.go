@@ -284,7 +284,7 @@ func (m *machine) target(t table, r *parsedRule) (end, error) {
 
 // matches tells whether the packet meets all conditions of a rule. What is not known of it is like nothing else.
 func (m *machine) matches(r *parsedRule) (bool, error) {
-	j := judge{mark: m.mark, p: &proxy.Passage{
+	j := judge{marks: &marks{packet: m.mark}, p: &proxy.Passage{
 		From: m.p.From, To: m.p.To, Endpoint: netip.AddrPortFrom(m.to.Addr, m.to.Port), OnNode: m.p.OnNode != nil && m.p.OnNode(m.to.Addr),
 	}}
 	if name := m.p.From.Interface; name != "?" {
