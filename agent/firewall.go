@@ -54,6 +54,7 @@ func (f *firewalls) judge(ctx context.Context, p proxy.Passage) ([]proxy.Block, 
 	}
 	switch from := p.From; {
 	case from.Local:
+		p.Toward = f.routes.To(p.To.Addr)
 	case from.Interface != "" && from.Interface != "?":
 		p.In = f.routes.Named(from.Interface)
 	case from.Addr.IsValid():

@@ -14,28 +14,48 @@ type Passage struct {
 	// In and Out are the interfaces it passes. They are zero where they are not known. NoInterface stands for In where this node
 	// sends it, and for Out where this node is the endpoint.
 	In, Out Interface
+	// Toward is the interface that leads to To. It is what chains see where this node sends a packet, also behind the DNAT: the
+	// kernel looks for another way only then.
+	Toward Interface
 	// Mark is the packet's, as sluice set it.
 	Mark uint32
 }
 
-// At is how a passage looks where it goes on, or, with input, where it comes in to this node: what this node sends to itself
-// goes out and comes in through the loopback interface.
-func (p Passage) At(input bool) Passage {
+// Place is where chains see a packet.
+type Place uint8
+
+// The places.
+const (
+	// Passing: it is forwarded, or leaves.
+	Passing Place = iota
+	// Sending: this node has made it (the hook output).
+	Sending
+	// Arriving: it is for this node (the hook input).
+	Arriving
+)
+
+// At is how a passage looks at a place. What this node sends to itself goes out and comes in through the loopback interface.
+func (p Passage) At(place Place) Passage {
 	switch {
-	case input && p.From.Local:
+	case place == Arriving && p.From.Local:
 		p.In, p.Out = p.Out, NoInterface
-	case input:
+	case place == Arriving:
 		p.Out = NoInterface
+	case place == Sending:
+		p.In, p.Out = NoInterface, p.Toward
 	case p.From.Local:
 		p.In = NoInterface
 	}
 	return p
 }
 
-// BeforeDNAT is how a passage looks before its destination is replaced. Where it goes out is not known then: it is not routed yet, or
-// to the Service's address.
+// BeforeDNAT is how a passage looks before its destination is replaced. Where it goes out is not known then, unless this node
+// sends it: it is not routed yet.
 func (p Passage) BeforeDNAT() Passage {
 	p.Endpoint, p.Out = netip.AddrPortFrom(p.To.Addr, p.To.Port), Interface{}
+	if p.From.Local {
+		p.Out = p.Toward
+	}
 	return p
 }
 

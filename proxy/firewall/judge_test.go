@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"sluice/proxy"
 )
 
 // table has chains of rules like "yes drop", "maybe goto sub".
@@ -70,5 +72,27 @@ func TestJudge(t *testing.T) {
 	}
 	if _, err := Judge(table{"base": {"yes jump sub"}, "sub": {"?"}}, Base{Chain: "base"}); fmt.Sprint(err) != "unreadable" {
 		t.Error(err)
+	}
+}
+
+// TestPlaces: what chains see of interfaces. Where this node sends a packet it is the one that leads to the Service's address, also
+// behind the DNAT.
+func TestPlaces(t *testing.T) {
+	eth0, cni0 := proxy.Interface{Name: "eth0"}, proxy.Interface{Name: "cni0"}
+	for _, tt := range []struct {
+		place   proxy.Place
+		local   bool
+		in, out proxy.Interface
+	}{
+		{proxy.Passing, false, eth0, cni0},
+		{proxy.Arriving, false, eth0, proxy.NoInterface},
+		{proxy.Sending, true, proxy.NoInterface, eth0},
+		{proxy.Passing, true, proxy.NoInterface, cni0},
+		{proxy.Arriving, true, cni0, proxy.NoInterface},
+	} {
+		p := proxy.Passage{From: proxy.Source{Local: tt.local}, In: eth0, Out: cni0, Toward: eth0}
+		if at := p.At(tt.place); at.In != tt.in || at.Out != tt.out {
+			t.Errorf("%+v: in %v, out %v", tt, at.In, at.Out)
+		}
 	}
 }

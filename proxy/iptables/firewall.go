@@ -96,7 +96,7 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 	var blocks []proxy.Block
 	for _, hook := range hooks {
 		for _, t := range f.tables {
-			at := p.At(hook == "INPUT")
+			at := p.At(map[string]proxy.Place{"INPUT": proxy.Arriving, "OUTPUT": proxy.Sending}[hook])
 			early := hook == "PREROUTING" || hook == "OUTPUT" && t.name != "filter"
 			if early {
 				at = at.BeforeDNAT()

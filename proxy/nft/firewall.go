@@ -102,7 +102,7 @@ func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
 			if chain.Hook != hook {
 				continue
 			}
-			at := p.At(hook == unix.NF_INET_LOCAL_IN)
+			at := p.At(map[uint32]proxy.Place{unix.NF_INET_LOCAL_IN: proxy.Arriving, unix.NF_INET_LOCAL_OUT: proxy.Sending}[hook])
 			j := judge{f: f, p: &at, marks: &marks, tracked: true}
 			switch first := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_OUT; {
 			case first && chain.Priority <= f.nat[hook]:
