@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -86,7 +87,7 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 	hooks := []string{"PREROUTING", "FORWARD", "POSTROUTING"}
 	switch {
 	case p.From.Local && p.OnNode: // it comes in again, through the loopback interface
-		hooks = []string{"OUTPUT", "POSTROUTING", "INPUT"}
+		hooks = []string{"OUTPUT", "POSTROUTING", "PREROUTING", "INPUT"}
 	case p.From.Local:
 		hooks = []string{"OUTPUT", "POSTROUTING"}
 	case p.OnNode:
@@ -97,11 +98,16 @@ func (f *Firewall) Blocks(p proxy.Passage) []proxy.Block {
 	for _, hook := range hooks {
 		for _, t := range f.tables {
 			at := p.At(map[string]proxy.Place{"INPUT": proxy.Arriving, "OUTPUT": proxy.Sending}[hook])
-			early := hook == "PREROUTING" || hook == "OUTPUT" && t.name != "filter"
-			if early {
+			again := p.From.Local && (hook == "PREROUTING" || hook == "INPUT") // all has been done to it
+			early := hook == "PREROUTING" && !again || hook == "OUTPUT" && t.name != "filter"
+			switch {
+			case early:
 				at = at.BeforeDNAT()
+			case again:
+				at = p.At(proxy.Arriving)
+				at.From.Addr = netip.Addr{} // it may be replaced
 			}
-			found, _ := firewall.Judge(&judge{table: t, p: &at, untracked: t.name == "raw", early: early, marks: &marks}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
+			found, _ := firewall.Judge(&judge{table: t, p: &at, untracked: t.name == "raw" && !again, early: early, marks: &marks}, firewall.Base{Table: t.variant + " " + t.name, Chain: hook, Drops: t.drops[hook]})
 			blocks = append(blocks, found...)
 			if firewall.Sure(found) {
 				return blocks

@@ -89,7 +89,7 @@ func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
 	hooks := []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
 	switch {
 	case p.From.Local && p.OnNode: // it comes in again, through the loopback interface
-		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING, unix.NF_INET_LOCAL_IN}
+		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING, unix.NF_INET_PRE_ROUTING, unix.NF_INET_LOCAL_IN}
 	case p.From.Local:
 		hooks = []uint32{unix.NF_INET_LOCAL_OUT, unix.NF_INET_POST_ROUTING}
 	case p.OnNode:
@@ -105,6 +105,9 @@ func (f *Firewall) Blocks(p proxy.Passage) ([]proxy.Block, error) {
 			at := p.At(map[uint32]proxy.Place{unix.NF_INET_LOCAL_IN: proxy.Arriving, unix.NF_INET_LOCAL_OUT: proxy.Sending}[hook])
 			j := judge{f: f, p: &at, marks: &marks, tracked: true}
 			switch first := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_OUT; {
+			case p.From.Local && (hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_IN): // all has been done to it
+				at = p.At(proxy.Arriving)
+				at.From.Addr, j.late = netip.Addr{}, true
 			case first && chain.Priority <= f.nat[hook]:
 				at = at.BeforeDNAT()
 				j.early, j.tracked = true, chain.Priority > priorityConntrack
