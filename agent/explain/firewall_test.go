@@ -29,6 +29,9 @@ func TestBlock(t *testing.T) {
 			return []proxy.Block{all}, nil
 		}, "a firewall may drop it on the way to 10.42.0.5:8080: nftables inet fw forward: limit drop\n" +
 			"  A FIREWALL DROPS IT on the way to 10.42.1.5:8080: iptables filter FORWARD: policy drop\n"},
+		{"a rule that speaks to the terminal", func(proxy.Passage) ([]proxy.Block, error) {
+			return []proxy.Block{{Chain: "iptables filter FORWARD", Rule: "--comment \"\x1b[2J\" -j DROP", Sure: true}}, nil
+		}, "A FIREWALL DROPS IT: iptables filter FORWARD: --comment \"\ufffd[2J\" -j DROP\n"},
 		{"an error", func(proxy.Passage) ([]proxy.Block, error) { return nil, errors.New("no permission") },
 			"whether a firewall drops it is not known: no permission\n"},
 	} {
