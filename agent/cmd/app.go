@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,6 +24,16 @@ const (
 	exitUsage      = 2 // wrong arguments or configuration: the same command will fail again
 	exitNotRunning = 3 // no agent to ask
 )
+
+// printable keeps what an argument or a file may hold from the terminal, but for line breaks.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
 
 // exitError is an error with an exit code. An empty message prints nothing.
 type exitError struct {
@@ -104,7 +115,7 @@ func run(ctx context.Context, commands []*cli.Command, args []string, stdout, st
 		code = exit.code
 	}
 	if message := err.Error(); message != "" {
-		fmt.Fprintf(stderr, "sluice: %s\n", strings.ReplaceAll(message, "\n", "\nsluice: "))
+		fmt.Fprintf(stderr, "sluice: %s\n", strings.ReplaceAll(printable(message), "\n", "\nsluice: "))
 	}
 	if code == exitUsage && err.Error() != "" { // of check, 2 without a message is a number of failures
 		name := ""

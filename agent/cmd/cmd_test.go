@@ -373,3 +373,12 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsArePrintable: what an argument holds does not speak to the terminal.
+func TestErrorsArePrintable(t *testing.T) {
+	for _, args := range [][]string{{"\x1b[31mstatus"}, {"explain", "a\x1b]0;x\x07/b/c"}, {"status", "--socket", "/no\x1b[2Jne"}} {
+		if code, _, errs := sluice(t, args...); code == exitOK || errs == "" || strings.ContainsAny(errs, "\x1b\x07") {
+			t.Errorf("%q: code %d, %q", args, code, errs)
+		}
+	}
+}
