@@ -50,6 +50,6 @@ func FuzzSave(f *testing.F) {
 		}
 		tr := tracer{proxy.IPv4, l}
 		_, _ = tr.Trace(t.Context(), packet)
-		_, _ = firewall.Judge(&judge{table: table, p: &passage}, firewall.Base{Table: "t", Chain: "FORWARD", Drops: true})
+		_, _ = firewall.Judge(&judge{table: table, p: &passage, marks: &marks{}}, firewall.Base{Table: "t", Chain: "FORWARD", Drops: true})
 	})
 }

@@ -59,7 +59,7 @@ func FuzzRule(f *testing.F) {
 		for i := range rule.ops {
 			fw.sets[foreignSet{name: rule.ops[i].text}] = fuzzSet(attrs)
 		}
-		j := judge{f: fw, p: &passage, rules: map[string][]parsedRule{"base": {rule, rule}}}
+		j := judge{f: fw, p: &passage, marks: &marks{}, rules: map[string][]parsedRule{"base": {rule, rule}}}
 		_, _ = firewall.Judge(&j, firewall.Base{Chain: "base", Drops: true})
 	})
 }
