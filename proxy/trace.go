@@ -47,8 +47,24 @@ type Step struct {
 	Rule string `json:"rule"`
 }
 
-// Choices are the random numbers that one run of a packet through rules met. Runs that follow each other go through all there
-// can be. The zero value is ready for the first.
+// Outcomes runs a packet through rules until all random choices were made in every way, or MaxOutcomes came of it.
+func Outcomes(ctx context.Context, run func(*Choices) (Outcome, error)) (all []Outcome, err error) {
+	for choices := (Choices{}); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		o, err := run(&choices)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+		if len(all) == MaxOutcomes || !choices.turn() {
+			return all, nil
+		}
+	}
+}
+
+// Choices are the random numbers that one run of a packet through rules met.
 type Choices struct {
 	list []struct{ is, of uint32 }
 	next int
@@ -63,8 +79,8 @@ func (c *Choices) Draw(of uint32) uint32 {
 	return c.list[c.next-1].is
 }
 
-// Turn begins the next run, and tells whether there is one.
-func (c *Choices) Turn() bool {
+// turn begins the next run, and tells whether there is one.
+func (c *Choices) turn() bool {
 	c.next = 0
 	for i := len(c.list) - 1; i >= 0; i-- {
 		if c.list[i].is++; c.list[i].is < c.list[i].of {

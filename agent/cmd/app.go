@@ -10,10 +10,10 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/urfave/cli/v2"
 
+	"sluice/agent/status"
 	"sluice/agent/version"
 )
 
@@ -24,16 +24,6 @@ const (
 	exitUsage      = 2 // wrong arguments or configuration: the same command will fail again
 	exitNotRunning = 3 // no agent to ask
 )
-
-// printable keeps what an argument or a file may hold from the terminal, but for line breaks.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-}
 
 // exitError is an error with an exit code. An empty message prints nothing.
 type exitError struct {
@@ -115,7 +105,9 @@ func run(ctx context.Context, commands []*cli.Command, args []string, stdout, st
 		code = exit.code
 	}
 	if message := err.Error(); message != "" {
-		fmt.Fprintf(stderr, "sluice: %s\n", strings.ReplaceAll(printable(message), "\n", "\nsluice: "))
+		for line := range strings.SplitSeq(message, "\n") {
+			fmt.Fprintln(stderr, "sluice:", status.Printable(line))
+		}
 	}
 	if code == exitUsage && err.Error() != "" { // of check, 2 without a message is a number of failures
 		name := ""

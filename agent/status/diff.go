@@ -39,13 +39,13 @@ func (d *Diff) Write(w io.Writer) error {
 	for _, i := range d.Items {
 		if at := i.What + " " + i.Where; at != where {
 			where = at
-			fmt.Fprintln(w, printable(at))
+			fmt.Fprintln(w, Printable(at))
 		}
 		if i.Want != "" {
-			fmt.Fprintln(w, "  + "+printable(i.Want))
+			fmt.Fprintln(w, "  + "+Printable(i.Want))
 		}
 		if i.Have != "" {
-			fmt.Fprintln(w, "  - "+printable(i.Have))
+			fmt.Fprintln(w, "  - "+Printable(i.Have))
 		}
 	}
 	if more := d.Count - len(d.Items); more > 0 {

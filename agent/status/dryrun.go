@@ -37,7 +37,7 @@ func (d *DryRun) Write(w io.Writer, now time.Time) error {
 		case proxy.IPv4.String(), proxy.IPv6.String():
 			f.Text = s.plan(f.Key)
 		}
-		fmt.Fprintf(t, "%s\t%s\n", f.Key, printable(f.Text))
+		fmt.Fprintf(t, "%s\t%s\n", f.Key, Printable(f.Text))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (d *DryRun) Write(w io.Writer, now time.Time) error {
 func (s *Status) plan(family string) string {
 	for _, f := range s.Families {
 		if f.Family.String() == family {
-			return fmt.Sprintf("%s, %s, %s", count(f.Services, "service"), count(f.Frontends, "frontend"), count(f.Endpoints, "distinct endpoint"))
+			return f.counts()
 		}
 	}
 	return ""

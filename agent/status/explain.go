@@ -144,7 +144,7 @@ func writeBlocks(w io.Writer, p *Path) {
 		if len(b.To) > 0 {
 			what += fmt.Sprintf(" on the way to %s", joined(b.To, 3))
 		}
-		fmt.Fprintf(w, "%s: %s: %s\n", what, printable(b.Chain), printable(b.Rule))
+		fmt.Fprintf(w, "%s: %s: %s\n", what, Printable(b.Chain), Printable(b.Rule))
 	}
 	if p.BlockError != "" {
 		fmt.Fprintf(w, "  whether a firewall drops it is not known: %s\n", p.BlockError)

@@ -100,7 +100,7 @@ func (s *Status) Sections(now time.Time) (all []Section) {
 		}
 		shown := make([]string, 0, min(len(lines), maxLines+1))
 		for _, l := range lines[:min(len(lines), maxLines)] {
-			shown = append(shown, printable(l))
+			shown = append(shown, Printable(l))
 		}
 		if more := len(lines) - maxLines; more > 0 {
 			shown = append(shown, fmt.Sprintf("and %d more, see sluice status -o json", more))
@@ -178,8 +178,12 @@ func (f *Family) text(now time.Time) string {
 	if f.Pending {
 		last += ", changes waiting"
 	}
-	return fmt.Sprintf("%s, %s, %s; %s; %s",
-		count(f.Services, "service"), count(f.Frontends, "frontend"), count(f.Endpoints, "distinct endpoint"), last, count(f.Repairs, "repair"))
+	return fmt.Sprintf("%s; %s; %s", f.counts(), last, count(f.Repairs, "repair"))
+}
+
+// counts says what is planned.
+func (f *Family) counts() string {
+	return fmt.Sprintf("%s, %s, %s", count(f.Services, "service"), count(f.Frontends, "frontend"), count(f.Endpoints, "distinct endpoint"))
 }
 
 func count(n int, noun string) string {
@@ -238,8 +242,8 @@ func two(d, big time.Duration, bigName string, small time.Duration, smallName st
 	return fmt.Sprintf("%d%s", d/big, bigName)
 }
 
-// printable keeps what a file's name or a manifest may hold from the terminal.
-func printable(text string) string {
+// Printable keeps what a file's name or a manifest may hold from the terminal.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar

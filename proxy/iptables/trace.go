@@ -142,21 +142,11 @@ func (l *live) remembers(list string, a netip.Addr) (found bool) {
 }
 
 // Trace implements proxy.Tracer.
-func (t *tracer) Trace(ctx context.Context, p proxy.Packet) (outcomes []proxy.Outcome, err error) {
-	for choices := (proxy.Choices{}); ; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		m := machine{t: t, p: p, to: p.To, choices: &choices}
-		o, err := m.run()
-		if err != nil {
-			return nil, err
-		}
-		outcomes = append(outcomes, o)
-		if len(outcomes) == proxy.MaxOutcomes || !choices.Turn() {
-			return outcomes, nil
-		}
-	}
+func (t *tracer) Trace(ctx context.Context, p proxy.Packet) ([]proxy.Outcome, error) {
+	return proxy.Outcomes(ctx, func(choices *proxy.Choices) (proxy.Outcome, error) {
+		m := machine{t: t, p: p, to: p.To, choices: choices}
+		return m.run()
+	})
 }
 
 // end says how a chain goes on.

@@ -132,21 +132,8 @@ func (f *Firewall) table(t foreignTable) (map[string][]parsedRule, error) {
 		return rules, nil
 	}
 	var rules map[string][]parsedRule
-	filter := func(s *stream) { s.text(unix.NFTA_RULE_TABLE, t.name) }
-	err := f.conn.dump(t.family, unix.NFT_MSG_GETRULE, filter, func() { rules = map[string][]parsedRule{} }, func(attrs []byte) {
-		var table, chain string
-		eachAttr(attrs, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.NFTA_RULE_TABLE:
-				table = cString(v)
-			case unix.NFTA_RULE_CHAIN:
-				chain = cString(v)
-			}
-		})
-		if table == t.name {
-			rules[chain] = append(rules[chain], parseRule(attrs))
-		}
-	})
+	err := f.conn.eachInTable(t.family, t.name, unix.NFT_MSG_GETRULE, unix.NFTA_RULE_CHAIN, func() { rules = map[string][]parsedRule{} },
+		func(chain string, attrs []byte) { rules[chain] = append(rules[chain], parseRule(attrs)) })
 	if err != nil {
 		return nil, fmt.Errorf("list the rules of table %s %s: %w", familyName(t.family), t.name, err)
 	}

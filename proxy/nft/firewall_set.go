@@ -73,21 +73,10 @@ func (f *Firewall) readIntervals(t foreignTable) error {
 	if f.intervals[t] != nil {
 		return nil
 	}
-	filter := func(s *stream) { s.text(unix.NFTA_SET_TABLE, t.name) }
-	err := f.conn.dump(t.family, unix.NFT_MSG_GETSET, filter, func() { f.intervals[t] = map[string]bool{} }, func(attrs []byte) {
-		var table, name string
-		eachAttr(attrs, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.NFTA_SET_TABLE:
-				table = cString(v)
-			case unix.NFTA_SET_NAME:
-				name = cString(v)
-			}
-		})
-		if table == t.name {
+	err := f.conn.eachInTable(t.family, t.name, unix.NFT_MSG_GETSET, unix.NFTA_SET_NAME, func() { f.intervals[t] = map[string]bool{} },
+		func(name string, attrs []byte) {
 			f.intervals[t][name] = parseSet(attrs).flags&(unix.NFT_SET_INTERVAL|nftSetConcat) == unix.NFT_SET_INTERVAL
-		}
-	})
+		})
 	if err != nil {
 		return fmt.Errorf("list the sets of table %s %s: %w", familyName(t.family), t.name, err)
 	}

@@ -75,12 +75,17 @@ func (w *Writer) readTable() (kernelTable, error) {
 	return t, nil
 }
 
-// eachInTable calls fn for every set or chain of our table, with its name, or every rule, with its chain's. That attribute is
-// nameAttr.
+// eachInTable does so for our table.
 func (w *Writer) eachInTable(typ uint8, nameAttr uint16, restart func(), fn func(name string, attrs []byte)) error {
+	return w.conn.eachInTable(nfproto(w.opts.Family), TableName, typ, nameAttr, restart, fn)
+}
+
+// eachInTable calls fn for every set or chain of a table, with its name, or every rule, with its chain's. That attribute is
+// nameAttr.
+func (c *conn) eachInTable(family byte, wanted string, typ uint8, nameAttr uint16, restart func(), fn func(name string, attrs []byte)) error {
 	const tableAttr = unix.NFTA_SET_TABLE // the same number as NFTA_CHAIN_TABLE and NFTA_RULE_TABLE
-	inTable := func(s *stream) { s.text(tableAttr, TableName) }
-	return w.conn.dump(nfproto(w.opts.Family), typ, inTable, restart, func(attrs []byte) {
+	inTable := func(s *stream) { s.text(tableAttr, wanted) }
+	return c.dump(family, typ, inTable, restart, func(attrs []byte) {
 		var name, table string
 		eachAttr(attrs, func(typ uint16, v []byte) {
 			switch typ {
@@ -90,7 +95,7 @@ func (w *Writer) eachInTable(typ uint8, nameAttr uint16, restart func(), fn func
 				name = cString(v)
 			}
 		})
-		if table == TableName {
+		if table == wanted {
 			fn(name, attrs)
 		}
 	})

@@ -56,21 +56,10 @@ func (t *Tracer) Close() error { return t.rules.close() }
 // Trace implements proxy.Tracer.
 func (t *Tracer) Trace(ctx context.Context, p proxy.Packet) ([]proxy.Outcome, error) {
 	asked := map[elemKey]answer{}
-	var outcomes []proxy.Outcome
-	for choices := (proxy.Choices{}); ; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		m := machine{t: t, p: p, to: p.To, asked: asked, choices: &choices}
-		o, err := m.run()
-		if err != nil {
-			return nil, err
-		}
-		outcomes = append(outcomes, o)
-		if len(outcomes) == proxy.MaxOutcomes || !choices.Turn() {
-			return outcomes, nil
-		}
-	}
+	return proxy.Outcomes(ctx, func(choices *proxy.Choices) (proxy.Outcome, error) {
+		m := machine{t: t, p: p, to: p.To, asked: asked, choices: choices}
+		return m.run()
+	})
 }
 
 // answer is what a set said about a key.
