@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/proxy"
+	"sluice/test/outcomes"
 )
 
 // TestTrace: what a packet meets, in the words of iptables-save.
@@ -49,26 +50,13 @@ rejected
 		{"192.0.2.7", "203.0.113.3:80", "\nuntouched\n"},
 	} {
 		to := endpoint(tt.to)
-		outcomes, err := Planned(s).Trace(t.Context(), proxy.Packet{
+		found, err := Planned(s).Trace(t.Context(), proxy.Packet{
 			From: proxy.Source{Addr: addr(tt.from), Interface: "eth0"}, To: proxy.Frontend{Addr: to.Addr(), Port: to.Port(), Protocol: proxy.TCP},
 		})
 		if err != nil {
 			t.Errorf("%s to %s: %v", tt.from, tt.to, err)
 		}
-		var b strings.Builder
-		for _, o := range outcomes {
-			b.WriteString("\n" + o.Verdict.String())
-			if o.Verdict == proxy.Forwarded {
-				b.WriteString(" to " + o.Endpoint.String())
-			}
-			if o.Masquerade {
-				b.WriteString(" masqueraded")
-			}
-			for _, step := range o.Steps {
-				b.WriteString("\n  " + strings.TrimPrefix(step.Where, "ip ") + ": " + step.Rule)
-			}
-		}
-		got := strings.ReplaceAll(b.String(), portChain(internalChain, proxy.ServicePortName{ServiceName: name, Protocol: proxy.TCP}), "SVC") + "\n"
+		got := strings.ReplaceAll(outcomes.Text(found, "ip "), portChain(internalChain, proxy.ServicePortName{ServiceName: name, Protocol: proxy.TCP}), "SVC")
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s to %s (-want +got):\n%s", tt.from, tt.to, diff)
 		}

@@ -2,12 +2,12 @@ package nft
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/proxy"
+	"sluice/test/outcomes"
 )
 
 // TestTrace: what a packet meets, in the words of nft.
@@ -61,26 +61,13 @@ rejected
 	}
 	for _, test := range tests {
 		to := endpoint(test.to)
-		outcomes, err := Planned(s).Trace(t.Context(), proxy.Packet{
+		found, err := Planned(s).Trace(t.Context(), proxy.Packet{
 			From: proxy.Source{Addr: addr(test.from), Interface: "eth0"}, To: proxy.Frontend{Addr: to.Addr(), Port: to.Port(), Protocol: proxy.TCP},
 		})
 		if err != nil {
 			t.Errorf("%s to %s: %v", test.from, test.to, err)
 		}
-		var b strings.Builder
-		for _, o := range outcomes {
-			b.WriteString("\n" + o.Verdict.String())
-			if o.Verdict == proxy.Forwarded {
-				b.WriteString(" to " + o.Endpoint.String())
-			}
-			if o.Masquerade {
-				b.WriteString(" masqueraded")
-			}
-			for _, step := range o.Steps {
-				b.WriteString("\n  " + strings.TrimPrefix(step.Where, "ip sluice ") + ": " + step.Rule)
-			}
-		}
-		if diff := cmp.Diff(test.want, b.String()+"\n"); diff != "" {
+		if diff := cmp.Diff(test.want, outcomes.Text(found, "ip sluice ")); diff != "" {
 			t.Errorf("%s to %s (-want +got):\n%s", test.from, test.to, diff)
 		}
 	}

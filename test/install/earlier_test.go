@@ -187,14 +187,7 @@ func TestOlderLayout(t *testing.T) {
 			}
 			m.env = test.env
 			out := m.mustInstall(r, test.args...)
-			if warns := strings.Contains(out, "[WARN]  "+env+" sets SLUICE_PROXY_MODE, and wins"); warns != test.warns {
-				t.Errorf("a warning: %v, want %v:\n%s", warns, test.warns, out)
-			}
-			if test.left == "" && m.exists(env) {
-				t.Errorf("%s is left: %q", env, m.read(env))
-			} else if test.left != "" {
-				same(t, env, test.left, m.read(env))
-			}
+			m.environmentLeft(t, out, env, test.left, test.warns)
 			if test.given != "" {
 				same(t, "options", test.given, strings.SplitAfterN(m.read(config), "\n", 2)[1])
 			} else if m.exists(config) {
@@ -208,6 +201,19 @@ func TestOlderLayout(t *testing.T) {
 			}
 			m.uninstall("/usr/local/bin")
 		})
+	}
+}
+
+// environmentLeft checks what an installation, of which out is the output, left of an environment file, and whether it warned of what wins.
+func (m *machine) environmentLeft(t *testing.T, out, env, left string, wantWarning bool) {
+	t.Helper()
+	if warns := strings.Contains(out, "[WARN]  "+env+" sets SLUICE_PROXY_MODE, and wins"); warns != wantWarning {
+		t.Errorf("a warning: %v, want %v:\n%s", warns, wantWarning, out)
+	}
+	if left == "" && m.exists(env) {
+		t.Errorf("%s is left: %q", env, m.read(env))
+	} else if left != "" {
+		same(t, env, left, m.read(env))
 	}
 }
 
@@ -234,14 +240,7 @@ func TestOlderLayoutOpenRC(t *testing.T) {
 			m.makeOlder()
 			m.write(env, test.text, 0o600)
 			out := m.mustInstall(r, test.args...)
-			if warns := strings.Contains(out, "[WARN]  "+env+" sets SLUICE_PROXY_MODE, and wins"); warns != test.warns {
-				t.Errorf("a warning: %v, want %v:\n%s", warns, test.warns, out)
-			}
-			if test.left == "" && m.exists(env) {
-				t.Errorf("%s is left: %q", env, m.read(env))
-			} else if test.left != "" {
-				same(t, env, test.left, m.read(env))
-			}
+			m.environmentLeft(t, out, env, test.left, test.warns)
 			same(t, "options", test.given, strings.SplitAfterN(m.read(config), "\n", 2)[1])
 			if text := m.read(service); !strings.Contains(text, "\ncommand_args=\"agent\"\n") {
 				t.Errorf("the options stayed in the service:\n%s", text)
