@@ -16,10 +16,13 @@ func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error
 	if o.Installed, err = iptables.Variants(context.Background(), o); err != nil {
 		return nil, err
 	}
-	return newWriterSubject(l, f,
-		func() (proxy.Writer, error) { return iptables.New(o) },
-		func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) },
-		map[string]openTracer{
+	return newWriterSubject(l, f, writerKind{
+		open:      func() (proxy.Writer, error) { return iptables.New(o) },
+		leftovers: func(ctx context.Context) ([]string, error) { return iptablesLeftovers(ctx, l, f, o.Variant) },
+		compare: func(ctx context.Context, s *proxy.State, differs func(proxy.Difference)) error {
+			return iptables.Compare(ctx, o, s, differs)
+		},
+		tracers: map[string]openTracer{
 			"planned rules": func(_ context.Context, s *proxy.State) (proxy.Tracer, func(), error) {
 				return iptables.Planned(s), func() {}, nil
 			},
@@ -27,7 +30,8 @@ func newIPTables(l *lab.Lab, f proxy.Family, o iptables.Options) (subject, error
 				t, err := iptables.Live(ctx, o)
 				return t, func() {}, err
 			},
-		})
+		},
+	})
 }
 
 // iptablesCommand is the command of a variant for a family.

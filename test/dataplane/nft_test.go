@@ -13,10 +13,13 @@ import (
 
 func newNFT(l *lab.Lab, f proxy.Family, o nft.Options) (subject, error) {
 	o.Family, o.NetNS = f, l.Node.FD()
-	return newWriterSubject(l, f,
-		func() (proxy.Writer, error) { return nft.New(o) },
-		func(ctx context.Context) ([]string, error) { return nftLeftovers(ctx, l, f) },
-		map[string]openTracer{
+	return newWriterSubject(l, f, writerKind{
+		open:      func() (proxy.Writer, error) { return nft.New(o) },
+		leftovers: func(ctx context.Context) ([]string, error) { return nftLeftovers(ctx, l, f) },
+		compare: func(ctx context.Context, s *proxy.State, differs func(proxy.Difference)) error {
+			return nft.Compare(ctx, o, s, differs)
+		},
+		tracers: map[string]openTracer{
 			"planned rules": func(_ context.Context, s *proxy.State) (proxy.Tracer, func(), error) {
 				return nft.Planned(s), func() {}, nil
 			},
@@ -24,7 +27,8 @@ func newNFT(l *lab.Lab, f proxy.Family, o nft.Options) (subject, error) {
 				t, err := nft.Live(o)
 				return t, func() { t.Close() }, err
 			},
-		})
+		},
+	})
 }
 
 // nftTable is the table's name as nft takes it.

@@ -18,10 +18,7 @@ import (
 
 // writerSubject is this module's planner over one of its writers.
 type writerSubject struct {
-	open      func() (proxy.Writer, error)
-	leftovers func(context.Context) ([]string, error)
-	// tracers follow packets through the writer's rules: through those that are planned, and those that the kernel has.
-	tracers map[string]openTracer
+	writerKind
 
 	config nodeConfig
 	writer proxy.Writer
@@ -32,16 +29,26 @@ type writerSubject struct {
 	services map[proxy.ServiceName]bool
 }
 
+// writerKind is what differs between writers.
+type writerKind struct {
+	open      func() (proxy.Writer, error)
+	leftovers func(context.Context) ([]string, error)
+	// compare tells what is in the kernel and not as a state wants it.
+	compare func(ctx context.Context, s *proxy.State, differs func(proxy.Difference)) error
+	// tracers follow packets through the writer's rules: through those that are planned, and those that the kernel has.
+	tracers map[string]openTracer
+}
+
 // openTracer opens a tracer for a state's rules, and returns what closes it.
 type openTracer func(context.Context, *proxy.State) (proxy.Tracer, func(), error)
 
-func newWriterSubject(l *lab.Lab, f proxy.Family, open func() (proxy.Writer, error), leftovers func(context.Context) ([]string, error), tracers map[string]openTracer) (subject, error) {
+func newWriterSubject(l *lab.Lab, f proxy.Family, kind writerKind) (subject, error) {
 	flows, err := conntrack.Open(conntrack.Options{NetNS: l.Node.FD()})
 	if err != nil {
 		return nil, err
 	}
 	s := &writerSubject{
-		open: open, leftovers: leftovers, tracers: tracers, config: defaultConfig(l, f), flows: flows,
+		writerKind: kind, config: defaultConfig(l, f), flows: flows,
 		objects: map[change]change{}, services: map[proxy.ServiceName]bool{},
 	}
 	return s, s.start(context.Background())
@@ -53,10 +60,7 @@ func (s *writerSubject) start(ctx context.Context) error {
 	if s.writer, err = s.open(); err != nil {
 		return err
 	}
-	s.state = proxy.NewState(s.config.Family, s.config.Settings)
-	for name := range s.services {
-		s.state.Set(name, s.plan(name, s.writer.Slots))
-	}
+	s.state = s.fromScratch(s.writer.Slots)
 	// The writer before this one is closed, but a child process that another test starts just now
 	// may still hold a copy of its socket, which owns the table, for the moment between fork and exec.
 	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
@@ -65,6 +69,15 @@ func (s *writerSubject) start(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// fromScratch plans all objects anew.
+func (s *writerSubject) fromScratch(slots proxy.SlotsFunc) *proxy.State {
+	state := proxy.NewState(s.config.Family, s.config.Settings)
+	for name := range s.services {
+		state.Set(name, s.plan(name, slots))
+	}
+	return state
 }
 
 func (s *writerSubject) plan(name proxy.ServiceName, slots proxy.SlotsFunc) *proxy.ServicePlan {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,13 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"sluice/proxy"
 	"sluice/test/cluster"
 	"sluice/test/kubeproxy"
 	"sluice/test/lab"
 	"sluice/test/rig"
+	"sluice/test/world"
 )
 
 var (
@@ -51,16 +50,17 @@ type pair struct {
 
 func TestSameAnswers(t *testing.T) {
 	p := newPair(t)
+	names := map[proxy.Family]map[string]netip.Addr{}
+	for _, f := range proxy.Families {
+		names[f] = p.ours.Names(f)
+	}
 	begun, differences, compared := time.Now(), 0, 0
 	for n := 0; n < *steps && time.Since(begun) < *limit; {
 		s := *seed + uint64(n/sequence)
-		w := &world{Rand: rand.New(rand.NewPCG(s, s)), names: map[proxy.Family]map[string]netip.Addr{}, slices: map[string]*discoveryv1.EndpointSlice{}}
-		for _, f := range proxy.Families {
-			w.names[f] = p.ours.Names(f)
-		}
+		w := world.New(s, names)
 		for step := 0; step < sequence && n < *steps && time.Since(begun) < *limit; step++ {
-			p.bring(w.step())
-			probes := w.probes(*amount)
+			p.bring(w.Step())
+			probes := chooseProbes(w, names, *amount)
 			for _, d := range p.compare(probes) {
 				differences++
 				t.Errorf("seed %d, step %d: %s", s, step, d)
@@ -70,16 +70,7 @@ func TestSameAnswers(t *testing.T) {
 			}
 			n, compared = n+1, compared+len(probes)
 		}
-		var c change
-		for _, svc := range w.services {
-			if svc != nil {
-				c.remove(svc)
-			}
-		}
-		for _, slice := range w.slices {
-			c.remove(slice)
-		}
-		p.bring(c)
+		p.bring(w.End())
 		if t.Failed() && differences >= 40 {
 			t.Fatal("too many differences")
 		}
@@ -104,7 +95,7 @@ func newPair(t *testing.T) *pair {
 	p.must(err)
 	t.Cleanup(func() { p.must(p.cluster.Close()) })
 	p.ours, p.theirs = p.newSide(rigName), p.newSide(kubeproxy.TableName)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{corev1.LabelTopologyZone: world.Zone}}}
 	for _, f := range proxy.Families {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.ours.Node.Addr(f).String()})
 	}
@@ -159,16 +150,16 @@ func (p *pair) must(err error) {
 const markNumber = 99
 
 // bring makes a change and waits until both proxies have taken it up.
-func (p *pair) bring(c change) {
+func (p *pair) bring(c world.Change) {
 	p.t.Helper()
 	ctx := context.WithoutCancel(p.t.Context())
 	for _, o := range c {
-		if o.gone {
-			p.must(p.cluster.Delete(ctx, o.object))
+		if o.Gone {
+			p.must(p.cluster.Delete(ctx, o.Object))
 			continue
 		}
-		p.must(p.cluster.Apply(ctx, o.object))
-		if s, ok := o.object.(*corev1.Service); ok && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		p.must(p.cluster.Apply(ctx, o.Object))
+		if s, ok := o.Object.(*corev1.Service); ok && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			p.must(p.cluster.ApplyStatus(ctx, s))
 		}
 	}
@@ -179,7 +170,7 @@ func (p *pair) bring(c change) {
 	mark.Spec.Ports = []corev1.ServicePort{{Port: port}}
 	var endpoints []object
 	for _, f := range proxy.Families {
-		mark.Spec.ClusterIPs = append(mark.Spec.ClusterIPs, serviceIP(f, markNumber).String())
+		mark.Spec.ClusterIPs = append(mark.Spec.ClusterIPs, world.ServiceIP(f, markNumber).String())
 		mark.Spec.IPFamilies = append(mark.Spec.IPFamilies, corev1.IPFamily(f.String()))
 		endpoints = append(endpoints, &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Name: "mark-" + strings.ToLower(f.String()), Labels: map[string]string{discoveryv1.LabelServiceName: "mark"}},
@@ -231,27 +222,4 @@ func (p *pair) compare(probes []probe) (differences []string) {
 		}
 	}
 	return differences
-}
-
-// String shows the objects in YAML.
-func (w *world) String() string {
-	var b strings.Builder
-	for _, s := range w.services {
-		if s != nil {
-			text, _ := yaml.Marshal(map[string]any{"service": s.Name, "spec": s.Spec, "status": s.Status.LoadBalancer, "labels": s.Labels})
-			fmt.Fprintf(&b, "%s---\n", text)
-		}
-	}
-	for _, s := range w.slices {
-		fmt.Fprintf(&b, "slice %s, ports", s.Name)
-		for _, p := range s.Ports {
-			fmt.Fprintf(&b, " %s/%s:%d", *p.Name, *p.Protocol, *p.Port)
-		}
-		for _, e := range s.Endpoints {
-			text, _ := yaml.Marshal(e)
-			fmt.Fprintf(&b, "\n  %s", strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " "))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
 }

@@ -17,6 +17,7 @@ import (
 	"sluice/proxy"
 	"sluice/test/lab"
 	"sluice/test/rig"
+	"sluice/test/world"
 )
 
 // side is one of the two labs, with a proxy on its node.
@@ -34,7 +35,7 @@ func (s *side) await(t *testing.T, port int) {
 	defer cancel()
 	for _, f := range proxy.Families {
 		pod := regexp.QuoteMeta(s.Pods[0].Addr(f).String())
-		service := regexp.MustCompile(fmt.Sprintf(`%s \. tcp \. %d\b`, regexp.QuoteMeta(serviceIP(f, markNumber).String()), port))
+		service := regexp.MustCompile(fmt.Sprintf(`%s \. tcp \. %d\b`, regexp.QuoteMeta(world.ServiceIP(f, markNumber).String()), port))
 		endpoint := regexp.MustCompile(fmt.Sprintf(`%s\]?(:| \. )%d\b`, pod, port))
 		for {
 			listing, err := s.Node.Run(ctx, "", "nft", "list", "table", rig.NFTFamily[f], s.name)
