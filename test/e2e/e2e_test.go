@@ -29,26 +29,7 @@ const soonInStep = 8 * time.Second
 // TestEndToEnd shares one control plane, as it takes seconds to start: each test has a lab of its own, and
 // deletes what it made.
 func TestEndToEnd(t *testing.T) {
-	c, err := cluster.New(t.Context(), cluster.Options{})
-	if errors.Is(err, cluster.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of kube-apiserver's log:\n%s", c.ServerLog(4000))
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{corev1.LabelTopologyZone: "here"}},
-		Spec: corev1.NodeSpec{PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24", "fd00:10:244:1::/64"}}}
-	if err := c.Create(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	c := newCluster(t)
 	for _, test := range []struct {
 		name string
 		run  func(*env)
@@ -70,6 +51,32 @@ func TestEndToEnd(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newEnv(t, c)) })
 	}
+}
+
+// newCluster starts a control plane with a node.
+func newCluster(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.New(t.Context(), cluster.Options{})
+	if errors.Is(err, cluster.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of kube-apiserver's log:\n%s", c.ServerLog(4000))
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{corev1.LabelTopologyZone: "here"}},
+		Spec: corev1.NodeSpec{PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24", "fd00:10:244:1::/64"}}}
+	if err := c.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // env is a control plane and a node with an agent.
