@@ -50,7 +50,7 @@ func TestKill(t *testing.T) {
 		if round%3 == 2 {
 			c.Run()
 		} else {
-			c.Start() // and is killed within the start, or rig.Soon after it
+			c.Start() // and is killed within the start, or soon after it
 		}
 	}
 	stop()
