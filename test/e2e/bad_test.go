@@ -21,6 +21,7 @@ func TestBadServer(t *testing.T) {
 		run  func(*badEnv)
 	}{
 		{"Services that change all", testChangedServices},
+		{"flood", testFlood},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}
