@@ -37,6 +37,8 @@ func describe(err error, server, resource string) fault {
 			"look what listens there; if something makes objects without end, stop it and delete them; for a cluster that needs so many, use kube-proxy"}
 	case errors.Is(err, errQuiet):
 		return fault{"quiet", server, resource, err.Error() + "; it is asked again"}
+	case errors.Is(err, errOrder):
+		return fault{"order", server, resource, err.Error() + "; everything is read again; look whether something between changes what the server sends"}
 	case errors.Is(err, errCut):
 		return fault{"cut", server, resource, err.Error() + "; it is asked again, with growing pauses"}
 	case isUnreachable(err):

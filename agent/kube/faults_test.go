@@ -142,6 +142,11 @@ func TestFaults(t *testing.T) {
 		{"an event of an object without a name", func(r *rig) answer {
 			return r.watches(body(protobufStream, string(r.api.event(watch.Modified, &corev1.Service{}))))
 		}, "of the name"},
+		{"an event that is older than the list", func(r *rig) answer {
+			old := service("web", "10.43.0.10", nil)
+			old.ResourceVersion = "101"
+			return r.watches(body(protobufStream, string(r.api.event(watch.Deleted, old))))
+		}, "in another order than they happened"},
 		{"watches that end at once", plain(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Query().Get("watch") != "true" {
 				return false

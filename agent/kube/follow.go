@@ -99,6 +99,7 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 	return newWatcher(w, watcherOptions{
 		quiet:  f.limits,
 		want:   f.store.want,
+		from:   opts.ResourceVersion,
 		alive:  func() { f.works("watch") },
 		ended:  func(e ending) { f.ended(ctx, e, lasts) },
 		closed: cancel,

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -40,8 +41,12 @@ var defaultLimits = limits{
 	handOver: 2 * time.Minute,
 }
 
-// errQuiet: nothing came for too long.
-var errQuiet = errors.New("the server keeps the connection open and sends nothing")
+var (
+	// errQuiet: nothing came for too long.
+	errQuiet = errors.New("the server keeps the connection open and sends nothing")
+	// errOrder: what changed later came first, so that nobody knows what is true now.
+	errOrder = errors.New("changes come in another order than they happened")
+)
 
 // ending is how a watch ended.
 type ending struct {
@@ -53,6 +58,7 @@ type ending struct {
 type watcherOptions struct {
 	quiet limits
 	want  reflect.Type // of the objects
+	from  string       // the version after which the watch begins
 	// They are called by the goroutine that feeds ResultChan: alive when the watch works, ended
 	// before ResultChan is closed or an error is passed on (not when the watch was stopped), closed
 	// when all is over.
@@ -136,7 +142,11 @@ func (w *watcher) look(event *watch.Event, end *ending) {
 		end.err = apierrors.FromObject(event.Object)
 		return
 	}
-	if err := w.check(event); err != nil {
+	err := w.check(event)
+	if err == nil {
+		err = w.follows(event)
+	}
+	if err != nil {
 		end.err, *event = err, failing(err)
 		return
 	}
@@ -163,8 +173,29 @@ func (w *watcher) check(event *watch.Event) error {
 	return fmt.Errorf("%w: an event of type %.100q", errJunk, event.Type)
 }
 
-// failing tells the reflector to try anew.
+// follows tells whether an event is not older than the one before. A server sends all in their order; where something between loses
+// it, only a list tells what is true. A bookmark that is older says nothing.
+func (w *watcher) follows(event *watch.Event) error {
+	o := event.Object.(metav1.Object) // as check found
+	version := o.GetResourceVersion()
+	order, err := resourceversion.CompareResourceVersion(version, w.from)
+	switch {
+	case err != nil || order >= 0:
+		w.from = version // those that cannot be compared are no ground to read everything again
+	case event.Type == watch.Bookmark:
+		o.SetResourceVersion(w.from)
+	default:
+		return fmt.Errorf("%w: resourceVersion %s of %s/%s after %s", errOrder, version, o.GetNamespace(), o.GetName(), w.from)
+	}
+	return nil
+}
+
+// failing tells the reflector to try anew, with a list if the order was lost.
 func failing(err error) watch.Event {
+	if errors.Is(err, errOrder) {
+		status := apierrors.NewResourceExpired(err.Error()).Status()
+		return watch.Event{Type: watch.Error, Object: &status}
+	}
 	status := apierrors.NewGenericServerResponse(http.StatusGatewayTimeout, "watch", schema.GroupResource{}, "", err.Error(), 0, true).Status()
 	return watch.Event{Type: watch.Error, Object: &status}
 }

@@ -23,9 +23,9 @@ func testChangedServices(e *badEnv) {
 	e.Run()
 	web := e.service("web", "vip2")
 	for _, s := range e.slices("web", "pod2") {
-		e.send(event{watch.Added, s})
+		e.send(event{kind: watch.Added, object: s})
 	}
-	e.send(event{watch.Added, web})
+	e.send(event{kind: watch.Added, object: web})
 	e.Reach(rig.Soon, "pod1 tcp vip2:80", "pod2:8080")
 	transactions := e.monitor()
 	move := func(from, to string) {
@@ -36,33 +36,33 @@ func testChangedServices(e *badEnv) {
 		e.Reach(0, "pod1 tcp "+from+":80", none)
 	}
 
-	e.send(event{watch.Deleted, web}, event{watch.Added, e.service("web", "vip3")})
+	e.send(event{kind: watch.Deleted, object: web}, event{kind: watch.Added, object: e.service("web", "vip3")})
 	e.Reach(rig.Soon, "pod1 tcp vip3:80", "pod2:8080")
 	move("vip2", "vip3")
-	e.send(event{watch.Modified, e.service("web", "vip4")})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip4")})
 	e.Reach(rig.Soon, "pod1 tcp vip4:80", "pod2:8080")
 	move("vip3", "vip4")
 
 	// Families.
-	e.send(event{watch.Modified, e.service("web", "vip4", e.only("vip4", proxy.IPv4))})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip4", e.only("vip4", proxy.IPv4))})
 	e.ReachIn(proxy.IPv6, rig.Soon, "pod1 tcp vip4:80", none)
 	e.ReachIn(proxy.IPv4, 0, "pod1 tcp vip4:80", "pod2:8080")
-	e.send(event{watch.Modified, e.service("web", "vip5", e.only("vip5", proxy.IPv6))})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip5", e.only("vip5", proxy.IPv6))})
 	e.ReachIn(proxy.IPv6, rig.Soon, "pod1 tcp vip5:80", "pod2:8080")
 	e.Reach(0, "pod1 tcp vip4:80", none)
 	e.ReachIn(proxy.IPv4, 0, "pod1 tcp vip5:80", none)
-	e.send(event{watch.Modified, e.service("web", "vip5")})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip5")})
 	e.Reach(rig.Soon, "pod1 tcp vip5:80", "pod2:8080")
 
 	// Ports: another number, and another name, which no endpoint has.
 	other := func(s *corev1.ServiceSpec) { s.Ports[0].Port = 81 }
-	e.send(event{watch.Modified, e.service("web", "vip5", other)})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip5", other)})
 	e.Reach(rig.Soon, "pod1 tcp vip5:81", "pod2:8080")
 	e.Reach(0, "pod1 tcp vip5:80", none+"|refused")
 	e.Reach(0, "pod1 udp vip5:80", "pod2:8080")
-	e.send(event{watch.Modified, e.service("web", "vip5", other, func(s *corev1.ServiceSpec) { s.Ports[0].Name = "renamed" })})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip5", other, func(s *corev1.ServiceSpec) { s.Ports[0].Name = "renamed" })})
 	e.Reach(rig.Soon, "pod1 tcp vip5:81", "refused")
-	e.send(event{watch.Modified, e.service("web", "vip5")})
+	e.send(event{kind: watch.Modified, object: e.service("web", "vip5")})
 	e.Reach(rig.Soon, "pod1 tcp vip5:80", "pod2:8080")
 
 	// Types, as a server without selectors would send them.
@@ -73,12 +73,12 @@ func testChangedServices(e *badEnv) {
 		s.ClusterIP, s.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 	})
 	for _, svc := range []*corev1.Service{named, headless} {
-		e.send(event{watch.Modified, svc})
+		e.send(event{kind: watch.Modified, object: svc})
 		e.Reach(rig.Soon, "pod1 tcp vip5:80", none)
-		e.send(event{watch.Modified, e.service("web", "vip5")})
+		e.send(event{kind: watch.Modified, object: e.service("web", "vip5")})
 		e.Reach(rig.Soon, "pod1 tcp vip5:80", "pod2:8080")
 	}
-	e.send(event{watch.Modified, named}, event{watch.Modified, headless}, event{watch.Modified, e.service("web", "vip2", nodePort(30080))})
+	e.send(event{kind: watch.Modified, object: named}, event{kind: watch.Modified, object: headless}, event{kind: watch.Modified, object: e.service("web", "vip2", nodePort(30080))})
 	e.Reach(rig.Soon, "pod1 tcp vip2:80", "pod2:8080")
 	e.Reach(0, "outside tcp node:30080", "pod2:8080")
 	e.Reach(0, "pod1 tcp vip5:80", none)

@@ -43,16 +43,16 @@ func testFlood(e *badEnv) {
 			for n := range steadyEndpoints {
 				c.endpoints[i] = append(c.endpoints[i], fmt.Sprintf("10.244.%d.%d", 100+i, 1+n+20*round))
 			}
-			many = append(many, e.template(event{watch.Modified, c.slice(i)}))
+			many = append(many, e.template(event{kind: watch.Modified, object: c.slice(i)}))
 		}
 	}
 	e.flood("many objects", cluster.SlicesPath, many)
 	c.checkRules()
 	c.endpoints[0] = []string{"10.244.99.1"}
-	one := [][]byte{many[0], e.template(event{watch.Modified, c.slice(0)})}
+	one := [][]byte{many[0], e.template(event{kind: watch.Modified, object: c.slice(0)})}
 	e.flood("one object", cluster.SlicesPath, one)
 	c.checkRules()
-	e.flood("bookmarks", cluster.SlicesPath, [][]byte{e.template(event{watch.Bookmark, c.slice(0)})})
+	e.flood("bookmarks", cluster.SlicesPath, [][]byte{e.template(event{kind: watch.Bookmark, object: c.slice(0)})})
 	c.checkRules()
 	e.nothingToMend()
 	e.AwaitNoProblem(inStep)

@@ -22,6 +22,8 @@ func TestBadServer(t *testing.T) {
 	}{
 		{"Services that change all", testChangedServices},
 		{"flood", testFlood},
+		{"order", testOrder},
+		{"moves", testMoves},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}
@@ -50,6 +52,8 @@ func newBadEnv(t *testing.T, c *cluster.Cluster) *badEnv {
 type event struct {
 	kind   watch.EventType
 	object cluster.Object
+	// version is the object's; 0 is the next one.
+	version int64
 }
 
 // send puts events into the watches of a kind in one go, with the versions that come next.
@@ -69,13 +73,16 @@ func (e *badEnv) sendFrames(path string, frames []byte) {
 	}
 }
 
-// encode gives the event the next version. They begin far above the server's own, which so stay below.
+// encode gives the event its version. The next ones begin far above the server's own.
 func (e *badEnv) encode(ev event) []byte {
 	if ev.object.GetNamespace() == "" {
 		ev.object.SetNamespace("default")
 	}
 	ev.object.SetUID("made-up")
-	ev.object.SetResourceVersion(strconv.FormatInt(1_000_000+e.version.Add(1), 10))
+	if ev.version == 0 {
+		ev.version = 1_000_000 + e.version.Add(1)
+	}
+	ev.object.SetResourceVersion(strconv.FormatInt(ev.version, 10))
 	return cluster.Event(ev.kind, ev.object)
 }
 
