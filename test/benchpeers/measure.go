@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -84,6 +85,12 @@ func measure(ctx context.Context, c *cluster.Cluster, o *objects, kind peer, bin
 	}
 	if !kind.startsOffline {
 		return r, nil
+	}
+	if err := p.rest(ctx); err != nil {
+		return r, err
+	}
+	if out, err := exec.CommandContext(ctx, binary, "diff", "--socket", p.path("sock")).CombinedOutput(); err != nil {
+		return r, fmt.Errorf("the kernel is not as it should be: %w:\n%s", err, tail(string(out)))
 	}
 	// A reboot without a network: another namespace, the same files.
 	if err := errors.Join(p.stop(), p.ns.Close()); err != nil {

@@ -20,7 +20,7 @@ type size struct{ services, endpoints int }
 
 func (s size) String() string { return fmt.Sprintf("%d × %d", s.services, s.endpoints) }
 
-// objects are the ones in the cluster: Services web-0 and so on, with one EndpointSlice each.
+// objects are the ones in the cluster: Services web-0 and so on, each with one EndpointSlice, or with more if it has more endpoints than one can have.
 type objects struct {
 	cluster *cluster.Cluster
 	size    size
@@ -57,10 +57,17 @@ func (o *objects) grow(ctx context.Context, to size) error {
 	group.SetLimit(writers)
 	for i := range to.services {
 		group.Go(func() error {
-			if i < o.made {
-				return o.cluster.Apply(ctx, o.slice(i, netip.Addr{}))
+			if i >= o.made {
+				if err := o.cluster.Create(ctx, service(i)); err != nil {
+					return err
+				}
 			}
-			return o.cluster.Create(ctx, service(i), o.slice(i, netip.Addr{}))
+			for first := 0; first < to.endpoints; first += sliceSize {
+				if err := o.cluster.Apply(ctx, o.slice(i, first, netip.Addr{})); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -82,16 +89,19 @@ func service(i int) *corev1.Service {
 	}
 }
 
-// slice has the endpoints of a Service. The first one is at the address moved, if that is valid.
-func (o *objects) slice(i int, moved netip.Addr) *discoveryv1.EndpointSlice {
+// sliceSize is how many endpoints the API server lets an EndpointSlice have (maxEndpoints of its validation).
+const sliceSize = 1000
+
+// slice has the endpoints of a Service from first on, as many as fit. The first one is at the address moved, if that is valid.
+func (o *objects) slice(i, first int, moved netip.Addr) *discoveryv1.EndpointSlice {
 	name := fmt.Sprintf("web-%d", i)
 	s := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name + "-x7x2p", Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("%s-x7x2%c", name, 'a'+first/sliceSize), Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
 	}
-	for e := range o.size.endpoints {
-		n := i*o.size.endpoints + e
+	for e := range min(o.size.endpoints-first, sliceSize) {
+		n := i*o.size.endpoints + first + e
 		addr := address(firstEndpoint, uint32(n))
 		if e == 0 && moved.IsValid() {
 			addr = moved
@@ -111,5 +121,5 @@ func (o *objects) nextAddress() netip.Addr { return address(firstMoved, o.moves.
 
 // move gives the first endpoint of a Service another address.
 func (o *objects) move(ctx context.Context, i int, to netip.Addr) error {
-	return o.cluster.Apply(ctx, o.slice(i, to))
+	return o.cluster.Apply(ctx, o.slice(i, 0, to))
 }

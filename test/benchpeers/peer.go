@@ -158,6 +158,9 @@ func (p *process) begin(ctx context.Context, s size) (took, cpu time.Duration, e
 		}
 	}()
 	at, err := k.awaitComplete(ctx, func(k *kernel) (bool, error) { return p.complete(k, s) })
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errSlow
+	}
 	if err != nil {
 		p.kill()
 		return 0, 0, fmt.Errorf("%s: %w; it wrote:\n%s", p.name, err, tail(p.output()))
@@ -166,8 +169,10 @@ func (p *process) begin(ctx context.Context, s size) (took, cpu time.Duration, e
 	return at.Sub(began), cpu, err
 }
 
-// startLimit is longer than any proxy needs to start.
-const startLimit = 5 * time.Minute
+// startLimit is how long a start may take.
+const startLimit = 10 * time.Minute
+
+var errSlow = fmt.Errorf("the rules were not complete within %v", startLimit)
 
 func tail(s string) string { return s[max(0, len(s)-3000):] }
 

@@ -51,8 +51,12 @@ func (t *table) row(s size, what, their, our, ratio, target string, ok bool) {
 	fmt.Fprintf(t.out, "| %v | %s | %s | %s | %s | %s | %s |\n", s, what, their, our, ratio, target, verdict)
 }
 
-// compare shows how many times more kube-proxy takes. A target of 0 is none.
+// compare shows how many times more kube-proxy takes, of which 0 means that it could not follow. A target of 0 is none.
 func (t *table) compare(s size, what string, their, our, target float64, show func(float64) string) {
+	if their == 0 {
+		t.row(s, what, "–", show(our), "", "", true)
+		return
+	}
 	ratio, want := their/our, ""
 	if target > 0 {
 		want = fmt.Sprintf("≥ %g", target)
