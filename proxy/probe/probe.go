@@ -188,5 +188,3 @@ func (s *Set) families() (served, lacking []string) {
 	}
 	return served, lacking
 }
-
-func (f Feature) String() string { return fmt.Sprintf("%s (%s)", f.Name, f.Family) }

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,27 +14,11 @@ import (
 // TestIPTablesRuleSet compares all chains, as iptables-save prints them, with a text. Both variants must
 // print the same, or every start would write everything anew.
 func TestIPTablesRuleSet(t *testing.T) {
-	objects, err := os.ReadFile("testdata/objects.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := newLab(t, lab.Options{})
 	for _, variant := range []string{iptables.NFT, iptables.Legacy} {
 		for _, f := range proxy.Families {
 			t.Run(variant+"/"+f.String(), func(t *testing.T) {
-				needIPTables(t, l, f, variant)
-				s, err := newIPTables(l, f, iptables.Options{Variant: variant})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				changes, err := parseObjects(string(objects), f, l.Names(f))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Set(t.Context(), changes); err != nil {
-					t.Fatal(err)
-				}
+				setGoldenObjects(t, startSubject(t, l, f, variant), l, f)
 				listing := ""
 				for _, table := range []string{"filter", "nat"} {
 					out, err := l.Node.Run(t.Context(), "", iptablesCommand(f, variant)+"-save", "-t", table)

@@ -25,10 +25,6 @@ var update = flag.Bool("update", false, "write the golden files anew from what t
 // TestRuleSet compares the whole table, as nft prints it, with a text. It changes by
 // every change of the rules: review the difference, and write the text anew with -update.
 func TestRuleSet(t *testing.T) {
-	objects, err := os.ReadFile("testdata/objects.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := newLab(t, lab.Options{})
 	version, err := l.Node.Run(t.Context(), "", "nft", "--version")
 	if err != nil {
@@ -41,13 +37,7 @@ func TestRuleSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			changes, err := parseObjects(string(objects), f, l.Names(f))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Set(t.Context(), changes); err != nil {
-				t.Fatal(err)
-			}
+			setGoldenObjects(t, s, l, f)
 			// A client, so that there is an affinity entry.
 			probe := lab.Probe{From: l.Outside, To: netip.AddrPortFrom(l.Node.Addr(f), 30080), Protocol: proxy.TCP}
 			if result := probe.Send(t.Context()); result.Kind != lab.Reached {
@@ -89,6 +79,22 @@ func stable(listing string) string {
 	chains := slices.IndexFunc(blocks, func(block string) bool { return strings.HasPrefix(block, "\tchain ") })
 	slices.Sort(blocks[chains:])
 	return strings.Join(blocks, between) + "\n}\n"
+}
+
+// setGoldenObjects gives a subject the objects that the golden texts are of.
+func setGoldenObjects(t *testing.T, s subject, l *lab.Lab, f proxy.Family) {
+	t.Helper()
+	objects, err := os.ReadFile("testdata/objects.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := parseObjects(string(objects), f, l.Names(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Set(t.Context(), changes); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func compareGolden(t *testing.T, name, got string) {

@@ -47,7 +47,7 @@ var layouts = []struct {
 // lab of its own; within one the cases follow each other on one running subject, which must be
 // as empty after each as it was before.
 func TestCases(t *testing.T) {
-	for name, start := range subjects {
+	for name := range subjects {
 		for _, layout := range layouts {
 			for _, f := range proxy.Families {
 				t.Run(name+"/"+layout.name+"/"+f.String(), func(t *testing.T) {
@@ -56,18 +56,7 @@ func TestCases(t *testing.T) {
 						t.Skip("both variants write the same rules, and the bridge does the same with them: the other variant is enough")
 					}
 					l := newLab(t, lab.Options{Bridged: layout.bridged})
-					if name == iptables.NFT || name == iptables.Legacy {
-						needIPTables(t, l, f, name)
-					}
-					s, err := start(l, f)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer func() {
-						if err := s.Close(); err != nil {
-							t.Error(err)
-						}
-					}()
+					s := startSubject(t, l, f, name)
 					for _, c := range allCases {
 						t.Run(c.name, func(t *testing.T) {
 							for _, what := range []string{name, name + "/" + layout.name} {
@@ -82,6 +71,24 @@ func TestCases(t *testing.T) {
 			}
 		}
 	}
+}
+
+// startSubject starts the subject of that name, until the test ends. Where this machine does not have it the test is skipped.
+func startSubject(t *testing.T, l *lab.Lab, f proxy.Family, name string) subject {
+	t.Helper()
+	if name == iptables.NFT || name == iptables.Legacy {
+		needIPTables(t, l, f, name)
+	}
+	s, err := subjects[name](l, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 func newLab(t *testing.T, o lab.Options) *lab.Lab {

@@ -12,7 +12,6 @@ import (
 
 	"sluice/agent/source"
 	"sluice/proxy"
-	"sluice/proxy/iptables"
 	"sluice/test/lab"
 	"sluice/test/world"
 )
@@ -29,24 +28,12 @@ const lifetime = 15
 // TestKernelFollowsObjects changes objects, and what the node is, at random. After each change what came about step by step is what
 // a plan of all objects from scratch has, and what is read back from the kernel is both; a writer that starts then finds nothing to do.
 func TestKernelFollowsObjects(t *testing.T) {
-	for name, start := range subjects {
+	for name := range subjects {
 		for _, f := range proxy.Families {
 			t.Run(name+"/"+f.String(), func(t *testing.T) {
 				t.Parallel()
 				l := newLab(t, lab.Options{})
-				if name == iptables.NFT || name == iptables.Legacy {
-					needIPTables(t, l, f, name)
-				}
-				s, err := start(l, f)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() {
-					if err := s.Close(); err != nil {
-						t.Error(err)
-					}
-				}()
-				if ours, ok := s.(*writerSubject); ok {
+				if ours, ok := startSubject(t, l, f, name).(*writerSubject); ok {
 					follow(t, l, f, ours)
 				} else {
 					t.Skip("nothing is known of what another proxy plans")
