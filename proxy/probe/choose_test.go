@@ -55,7 +55,7 @@ func TestEachFeatureOfNFTablesMissing(t *testing.T) {
 	r := full(t)
 	all := *r.NFTables
 	for i, f := range all.Features {
-		t.Run(f.String(), func(t *testing.T) {
+		t.Run(f.Name+" "+f.Family, func(t *testing.T) {
 			r := r
 			s := without(all, i)
 			r.NFTables = &s
@@ -108,7 +108,7 @@ func TestForcedModeWithoutAFeature(t *testing.T) {
 		r.NFTables = &s
 		_, _, err := r.Choose(proxy.ModeNFTables)
 		if _, ok := errors.AsType[*MissingError](err); !ok {
-			t.Errorf("without %s: %v", f, err)
+			t.Errorf("without %s: %v", f.Name, err)
 			continue
 		}
 		// Features are named once, with the options of both families.
@@ -122,7 +122,7 @@ func TestForcedModeWithoutAFeature(t *testing.T) {
 		r.IPTables = []Set{missingInBoth(r.IPTables[0], f.Name)}
 		_, _, err := r.Choose(proxy.ModeIPTables)
 		if _, ok := errors.AsType[*MissingError](err); !ok {
-			t.Errorf("without %s: %v", f, err)
+			t.Errorf("without %s: %v", f.Name, err)
 			continue
 		}
 		namesAll(t, err.Error(), f)
