@@ -19,11 +19,11 @@ import (
 // plans in the families; nil ones are skipped. node is this node's name.
 func NewEndpoints(svc *corev1.Service, from []*discoveryv1.EndpointSlice, node string, lost Lost, plans ...*proxy.ServicePlan) []Endpoint {
 	var rows []Endpoint
+	frontends, ports := byPort(plans), slicePorts(from)
 	for i := range svc.Spec.Ports {
-		port := &svc.Spec.Ports[i]
-		protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
-		views := viewsOf(svc, port.Name, protocol, lost, plans)
-		of := endpointsOf(from, port.Name, protocol, node)
+		key := portKey{svc.Spec.Ports[i].Name, cmp.Or(svc.Spec.Ports[i].Protocol, corev1.ProtocolTCP)}
+		views := viewsOf(svc, lost, frontends[key])
+		of := endpointsOf(ports[key], key, node)
 		for j := range of {
 			of[j].Namespace, of[j].Service = svc.Namespace, svc.Name
 			of[j].use(views)
@@ -33,19 +33,35 @@ func NewEndpoints(svc *corev1.Service, from []*discoveryv1.EndpointSlice, node s
 	return rows
 }
 
-// endpointsOf lists what the slices have for one port, by address.
-func endpointsOf(from []*discoveryv1.EndpointSlice, port string, protocol corev1.Protocol, node string) []Endpoint {
-	var rows []Endpoint
+// slicePort is a port of a slice.
+type slicePort struct {
+	slice  *discoveryv1.EndpointSlice
+	number uint16
+}
+
+// slicePorts sorts the ports of slices by name.
+func slicePorts(from []*discoveryv1.EndpointSlice) map[portKey][]slicePort {
+	all := map[portKey][]slicePort{}
 	for _, slice := range from {
 		for _, p := range slice.Ports {
-			if p.Name == nil || *p.Name != port || p.Port == nil || ptr.Deref(p.Protocol, corev1.ProtocolTCP) != protocol {
+			if p.Name == nil || p.Port == nil {
 				continue
 			}
-			for i := range slice.Endpoints {
-				if row, ok := newEndpoint(&slice.Endpoints[i], uint16(*p.Port), node); ok {
-					row.Port, row.Protocol = port, string(protocol)
-					rows = append(rows, row)
-				}
+			key := portKey{*p.Name, ptr.Deref(p.Protocol, corev1.ProtocolTCP)}
+			all[key] = append(all[key], slicePort{slice, uint16(*p.Port)})
+		}
+	}
+	return all
+}
+
+// endpointsOf lists what the slices have for one port, by address.
+func endpointsOf(ports []slicePort, key portKey, node string) []Endpoint {
+	var rows []Endpoint
+	for _, p := range ports {
+		for i := range p.slice.Endpoints {
+			if row, ok := newEndpoint(&p.slice.Endpoints[i], p.number, node); ok {
+				row.Port, row.Protocol = key.name, string(key.protocol)
+				rows = append(rows, row)
 			}
 		}
 	}
@@ -116,13 +132,15 @@ func NewService(svc *corev1.Service, endpoints []Endpoint, plans ...*proxy.Servi
 			s.NotServed = append(s.NotServed, fmt.Sprintf("port %q: it has no nodePort, and nothing allocates one here", cmp.Or(p.Name, strconv.Itoa(int(p.Port)))))
 		}
 	}
+	told := map[string]struct{}{}
 	for _, plan := range plans {
 		if plan == nil {
 			continue
 		}
 		for _, ignored := range plan.Ignored {
-			if !slices.Contains(s.NotServed, ignored) { // often the same in both families
+			if _, again := told[ignored]; !again { // often the same in both families
 				s.NotServed = append(s.NotServed, ignored)
+				told[ignored] = struct{}{}
 			}
 		}
 		for _, f := range plan.Frontends {

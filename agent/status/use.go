@@ -37,8 +37,30 @@ func NewLost(conflicts []proxy.Conflict) Lost {
 	return lost
 }
 
-// viewsOf lists the ways to one Service port, each once.
-func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, lost Lost, plans []*proxy.ServicePlan) []view {
+// portKey names a port of a Service, or of one of its slices.
+type portKey struct {
+	name     string
+	protocol corev1.Protocol
+}
+
+// byPort sorts frontends by the ports that they belong to. A Service can have tens of thousands of both.
+func byPort(plans []*proxy.ServicePlan) map[portKey][]*proxy.FrontendRoute {
+	all := map[portKey][]*proxy.FrontendRoute{}
+	for _, plan := range plans {
+		if plan == nil {
+			continue
+		}
+		for i := range plan.Frontends {
+			f := &plan.Frontends[i]
+			key := portKey{f.Route.Port.Port, corev1.Protocol(f.Route.Port.Protocol.String())}
+			all[key] = append(all[key], f)
+		}
+	}
+	return all
+}
+
+// viewsOf lists the ways to one Service port, which has these frontends, each once.
+func viewsOf(svc *corev1.Service, lost Lost, frontends []*proxy.FrontendRoute) []view {
 	internalLocal := ptr.Deref(svc.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) == corev1.ServiceInternalTrafficPolicyLocal
 	var views []view
 	add := func(v view, pool *proxy.Pool) {
@@ -50,33 +72,25 @@ func viewsOf(svc *corev1.Service, port string, protocol corev1.Protocol, lost Lo
 			views = append(views, v)
 		}
 	}
-	for _, plan := range plans {
-		if plan == nil {
+	for _, f := range frontends {
+		r := f.Route
+		family := proxy.FamilyOf(f.Addr)
+		if holder, is := lost[proxy.Conflict{Frontend: f.Frontend, Loser: r.Port}]; is {
+			clients := "at " + f.Frontend.String()
+			if r.Kind == proxy.NodePort {
+				clients = fmt.Sprintf("at NodePort %d", f.Port)
+			}
+			add(view{family: family, clients: clients, holder: &holder}, nil)
 			continue
 		}
-		for _, f := range plan.Frontends {
-			r := f.Route
-			if r.Port.Port != port || r.Port.Protocol.String() != string(protocol) {
-				continue
-			}
-			family := proxy.FamilyOf(f.Addr)
-			if holder, is := lost[proxy.Conflict{Frontend: f.Frontend, Loser: r.Port}]; is {
-				clients := "at " + f.Frontend.String()
-				if r.Kind == proxy.NodePort {
-					clients = fmt.Sprintf("at NodePort %d", f.Port)
-				}
-				add(view{family: family, clients: clients, holder: &holder}, nil)
-				continue
-			}
-			switch {
-			case r.Kind == proxy.ClusterIP:
-				add(view{family: family, clients: "at the ClusterIP", localOnly: internalLocal}, r.Pool)
-			case r.LocalPool == nil:
-				add(view{family: family, clients: "at external addresses"}, r.Pool)
-			default:
-				add(view{family: family, clients: "at external addresses for pods and this node"}, r.Pool)
-				add(view{family: family, clients: "at external addresses for others", localOnly: true}, r.LocalPool)
-			}
+		switch {
+		case r.Kind == proxy.ClusterIP:
+			add(view{family: family, clients: "at the ClusterIP", localOnly: internalLocal}, r.Pool)
+		case r.LocalPool == nil:
+			add(view{family: family, clients: "at external addresses"}, r.Pool)
+		default:
+			add(view{family: family, clients: "at external addresses for pods and this node"}, r.Pool)
+			add(view{family: family, clients: "at external addresses for others", localOnly: true}, r.LocalPool)
 		}
 	}
 	return views
