@@ -49,10 +49,15 @@ func serviceGroup(namespace, name string) groupKey {
 	return groupKey{objects, namespace + "/" + name + "/"}
 }
 
-// validName tells whether a name can be part of a key. Kubernetes allows no slash and
-// 253 bytes at most in the names of all kinds that are stored (RFC 1123 subdomains).
+// validName tells whether a name is one that Kubernetes allows to some kind that is stored: an RFC 1123 subdomain, of 253 bytes
+// at most. Others could end keys, lines of a log and rows of a table.
 func validName(name string) bool {
-	return name != "" && len(name) <= 253 && strings.IndexByte(name, '/') < 0
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 253
 }
 
 const crcSize = 4

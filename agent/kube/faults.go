@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,13 +124,20 @@ func isJunk(status metav1.Status) bool {
 	return false
 }
 
-// shorten makes one line of an error, without the address of the request.
+// shorten makes one line of an error, without the address of the request and without what would steer a terminal: a server's words
+// can be in it.
 func shorten(err error) string {
 	var request *url.Error
 	if errors.As(err, &request) {
 		err = request.Err
 	}
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " ")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 	if len(s) > maxReason {
 		s = strings.ToValidUTF8(s[:maxReason], "") + "..."
 	}

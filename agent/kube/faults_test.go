@@ -54,7 +54,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	status := func(code int, reason metav1.StatusReason) func(r *rig) answer {
 		return func(r *rig) answer {
-			return always(func(w http.ResponseWriter, _ *http.Request) { r.api.status(w, code, reason, "as the test wants it") })
+			return always(func(w http.ResponseWriter, _ *http.Request) { r.api.status(w, code, reason, "as the\x1b[2J test wants it") })
 		}
 	}
 	plain := func(a answer) func(*rig) answer { return func(*rig) answer { return a } }
@@ -76,7 +76,7 @@ func TestFaults(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
 		})), "answers 429 (Too Many Requests)"},
-		{"500", status(500, metav1.StatusReasonInternalError), "answers 500 (Internal Server Error)"},
+		{"500", status(500, metav1.StatusReasonInternalError), "answers 500 (Internal Server Error): as the?[2J test wants it"},
 		{"503 without a Status", plain(always(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "starting up", http.StatusServiceUnavailable)
 		})), "answers 503 (Service Unavailable)"},

@@ -24,6 +24,7 @@ func TestBadServer(t *testing.T) {
 		{"flood", testFlood},
 		{"order", testOrder},
 		{"moves", testMoves},
+		{"absurd objects", testAbsurd},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}
