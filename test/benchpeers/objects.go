@@ -57,13 +57,15 @@ func (o *objects) grow(ctx context.Context, to size) error {
 	group.SetLimit(writers)
 	for i := range to.services {
 		group.Go(func() error {
+			write := o.cluster.Apply // its slices may exist
 			if i >= o.made {
-				if err := o.cluster.Create(ctx, service(i)); err != nil {
+				write = o.cluster.Create
+				if err := write(ctx, service(i)); err != nil {
 					return err
 				}
 			}
 			for first := 0; first < to.endpoints; first += sliceSize {
-				if err := o.cluster.Apply(ctx, o.slice(i, first, netip.Addr{})); err != nil {
+				if err := write(ctx, o.slice(i, first, netip.Addr{})); err != nil {
 					return err
 				}
 			}
