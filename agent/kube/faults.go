@@ -74,10 +74,10 @@ func describeTLS(err error, server string) (fault, bool) {
 	var opErr *net.OpError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fault{"tls", server, "", "the server's certificate is not valid now: " + shorten(err) +
+		return fault{"server certificate expired", server, "", "the server's certificate is not valid now: " + shorten(err) +
 			"; is this machine's clock right? Otherwise renew the certificate, with k3s by restarting the server"}, true
 	case errors.As(err, &unknown):
-		return fault{"tls", server, "", "the server's certificate is not signed by the kubeconfig's certificate authority: " + shorten(err) +
+		return fault{"authority", server, "", "the server's certificate is not signed by the kubeconfig's certificate authority: " + shorten(err) +
 			"; another cluster, or a rotated authority: write the kubeconfig anew, with k3s by restarting it"}, true
 	case errors.As(err, &verify):
 		return fault{"tls", server, "", "the server's certificate is not accepted: " + shorten(err)}, true

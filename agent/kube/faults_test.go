@@ -54,7 +54,9 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	status := func(code int, reason metav1.StatusReason) func(r *rig) answer {
 		return func(r *rig) answer {
-			return always(func(w http.ResponseWriter, _ *http.Request) { r.api.status(w, code, reason, "as the\x1b[2J test wants it") })
+			return always(func(w http.ResponseWriter, _ *http.Request) {
+				r.api.status(w, code, reason, "as the\x1b[2J test wants it")
+			})
 		}
 	}
 	plain := func(a answer) func(*rig) answer { return func(*rig) answer { return a } }
@@ -386,4 +388,21 @@ func TestQuiet(t *testing.T) {
 		r.eventually("new requests", func() bool { return r.api.asked(servicesPath, "watch=true") > 1 })
 		r.has(someNames...)
 	})
+}
+
+// A server, or a proxy before it, that closes each watch at once makes nobody read everything again.
+func TestWatchesClosedAtOnceCostNoLists(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.api.put(some()...)
+	r.startSynced()
+	r.api.misbehave(r.watches(body(runtime.ContentTypeProtobuf+";stream=watch", "")))
+	r.eventually("the problem", func() bool { return strings.Contains(r.sink.reasons(), "closes the watch at once") })
+	time.Sleep(5 * time.Second)
+	if n := r.sink.replacements(source.Service); n != 1 {
+		t.Errorf("Services were read as a whole %d times", n)
+	}
+	r.api.misbehave(nil)
+	r.api.put(service("db", "10.43.0.12", nil))
+	r.has(append(someNames, "Service default/db@105")...)
 }

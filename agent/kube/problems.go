@@ -76,6 +76,10 @@ func (p *problems) failing(holder string, f fault, after time.Duration) {
 		pr = &problem{holders: map[string]string{}, settle: p.settle}
 		p.byClass[f.class] = pr
 	}
+	if pr.lasts && (pr.where != f.where || pr.Reason != f.reason) {
+		pr.where, pr.Reason = f.where, f.reason // what is wrong now; the log has what it began with
+		p.signal()
+	}
 	if _, known := pr.holders[holder]; known && pr.lasts {
 		return
 	}

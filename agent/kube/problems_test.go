@@ -37,6 +37,11 @@ func TestProblems(t *testing.T) {
 			p.failed("x", away)
 			p.works("x")
 		}, []string{"WARN began: connection refused", "INFO ended: connection refused"}},
+		{"another reason of the same fault", func(p *problems) {
+			p.failed("x", away)
+			p.failed("x", fault{away.class, away.where, "", "no route to host"})
+			p.works("x")
+		}, []string{"WARN began: connection refused", "INFO ended: no route to host"}},
 		{"another fault of the same holder", func(p *problems) {
 			p.failed("x", away)
 			time.Sleep(time.Second)
@@ -132,7 +137,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The sink is told what lasts, with the time of its begin.
+// The sink is told what lasts, with the time of its begin and what is wrong now.
 func TestProblemsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSink()
@@ -148,7 +153,7 @@ func TestProblemsLast(t *testing.T) {
 		p.failed("z", fault{"a", "here", "nodes", "first, again"})
 		synctest.Wait()
 		want := []source.Problem{
-			{Where: "here nodes, services", Reason: "first", Since: begun}, {Where: "there", Reason: "second", Since: begun.Add(time.Second)},
+			{Where: "here nodes, services", Reason: "first, again", Since: begun}, {Where: "there", Reason: "second", Since: begun.Add(time.Second)},
 		}
 		if diff := cmp.Diff(want, s.problems); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)

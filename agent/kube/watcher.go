@@ -41,6 +41,9 @@ var defaultLimits = limits{
 	handOver: 2 * time.Minute,
 }
 
+// veryShort is longer than the time within which a watch counts as none for the reflector (client-go's handleAnyWatch).
+const veryShort = 1100 * time.Millisecond
+
 var (
 	// errQuiet: nothing came for too long.
 	errQuiet = errors.New("the server keeps the connection open and sends nothing")
@@ -112,6 +115,7 @@ func (w *watcher) run() {
 			if !ok {
 				end.lasted = time.Since(begun)
 				w.ended(end)
+				w.outlast(begun, end.events)
 				return
 			}
 			event = e
@@ -130,6 +134,21 @@ func (w *watcher) run() {
 			return
 		}
 		idle.Reset(w.quiet.idle)
+	}
+}
+
+// outlast keeps a watch open for the reflector that was closed at once. Of one that lasted for less than a second and brought nothing
+// it believes that the server needs to send everything once more; a server, or something before it, that closes all watches would be
+// read as a whole again and again.
+func (w *watcher) outlast(begun time.Time, events int) {
+	if events > 0 {
+		return
+	}
+	t := time.NewTimer(time.Until(begun.Add(veryShort)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-w.done:
 	}
 }
 

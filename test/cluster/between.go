@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -74,6 +75,9 @@ func (b *Between) Listen(pair Pair) error {
 	go func() { _ = server.ServeTLS(&lineListener{listener, b.line}, "", "") }()
 	return nil
 }
+
+// Addr is where it listens.
+func (b *Between) Addr() netip.Addr { return b.cluster.bind.Addr() }
 
 // Close cuts all connections and listens no more.
 func (b *Between) Close() error { return b.server.Close() }

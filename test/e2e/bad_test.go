@@ -25,6 +25,9 @@ func TestBadServer(t *testing.T) {
 		{"order", testOrder},
 		{"moves", testMoves},
 		{"absurd objects", testAbsurd},
+		{"answers", testAnswers},
+		{"closed watches", testClosedWatches},
+		{"trust", testTrust},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}
