@@ -15,6 +15,7 @@ func FuzzPlainYAML(f *testing.F) {
 		"a: b\nc:\n- d: e\n  f: [g, 'h', {i: 1}]\n-   j\nk:\n  l: \"m n\"\n  # o\n\n  p:\nq: fd00::1\n",
 		"a:\n  - b\n  -  c: 1\n     d: 2\ne: 10.43.0.0/16\nf: 1.5\n",
 		"a: b: c", "a: b\n  c", "a: 1:30", "a: [b:c, d]", "a: {b: {c: []}}", "a: 0x1f\nb: 1e3\nc: 007\n",
+		strings.Repeat("a", 1100) + ": b", // no key is as long
 	} {
 		f.Add([]byte(seed))
 	}

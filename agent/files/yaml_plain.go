@@ -143,13 +143,16 @@ func (p *plain) list(column, depth int) bool {
 	return true
 }
 
+// maxKey is below the length from which on a name before a colon is no key any more (YAML 1.2.2, 7.4.2: 1024 characters).
+const maxKey = 1000
+
 // cutKey splits a line of a mapping into key and value.
 func cutKey(line []byte) (key, value []byte, ok bool) {
 	n := 0
 	for n < len(line) && isNameByte(line[n]) {
 		n++
 	}
-	if n == 0 || n == len(line) || line[n] != ':' || !isLetter(line[0]) || isWord(line[:n]) {
+	if n == 0 || n > maxKey || n == len(line) || line[n] != ':' || !isLetter(line[0]) || isWord(line[:n]) {
 		return nil, nil, false
 	}
 	if n+1 == len(line) {
