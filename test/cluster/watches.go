@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -50,23 +52,43 @@ func (o *openWatch) send(frames []byte, madeUp bool) error {
 	return err
 }
 
+// begin opens a watch.
+func (b *Between) begin(w http.ResponseWriter, r *http.Request, end context.CancelFunc) *openWatch {
+	o := &openWatch{path: r.URL.Path, end: end, w: w}
+	_ = o.send(nil, false) // the header; who is gone will be noticed
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watches[o] = struct{}{}
+	return o
+}
+
+func (b *Between) end(o *openWatch) {
+	b.mu.Lock()
+	delete(b.watches, o)
+	b.mu.Unlock()
+	o.mu.Lock() // who sends is done
+	defer o.mu.Unlock()
+	o.w = nil
+}
+
+// Hold answers a request for a watch in place of the server: what is sent in it comes from Send alone. It lasts as long as it was asked for.
+func (b *Between) Hold(w http.ResponseWriter, r *http.Request) {
+	seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+	if err != nil {
+		seconds = 60
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds)*time.Second)
+	defer cancel()
+	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
+	w.WriteHeader(http.StatusOK)
+	defer b.end(b.begin(w, r, cancel))
+	<-ctx.Done()
+}
+
 // relay passes the events of a watch on, each as a whole, so that others can be sent between them.
 func (b *Between) relay(w http.ResponseWriter, r *http.Request, body io.Reader, end context.CancelFunc) {
-	o := &openWatch{path: r.URL.Path, end: end, w: w}
-	if o.send(nil, false) != nil {
-		return
-	}
-	b.mu.Lock()
-	b.watches[o] = struct{}{}
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		delete(b.watches, o)
-		b.mu.Unlock()
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.w = nil
-	}()
+	o := b.begin(w, r, end)
+	defer b.end(o)
 	var head [4]byte
 	for {
 		if _, err := io.ReadFull(body, head[:]); err != nil {

@@ -28,6 +28,7 @@ func TestBadServer(t *testing.T) {
 		{"answers", testAnswers},
 		{"closed watches", testClosedWatches},
 		{"trust", testTrust},
+		{"load", testLoad},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}

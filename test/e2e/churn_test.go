@@ -209,7 +209,7 @@ func (c *churn) checkRules() {
 }
 
 // sample is what the agent holds at one time.
-type sample struct{ anonymous, goroutines, files, cache float64 }
+type sample struct{ anonymous, rss, goroutines, files, cache float64 }
 
 // amounts are what is compared: how much more the last samples may be than the first, in parts of it and beside that.
 var amounts = []struct {
