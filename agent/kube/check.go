@@ -80,7 +80,7 @@ func (c *client) mayRead(ctx context.Context, r resource) error {
 	}
 	second := int64(1)
 	opts.Limit, opts.TimeoutSeconds = 0, &second
-	w, err := c.watch(ctx, r.path, opts)
+	w, err := c.watch(ctx, r.path, opts, nil)
 	if err == nil {
 		w.Stop()
 	}

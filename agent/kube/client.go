@@ -76,15 +76,15 @@ func (c *client) list(ctx context.Context, path string, opts metav1.ListOptions)
 	return c.get(path, &opts).Stream(ctx)
 }
 
-// watch opens a watch. The error can be the network's.
-func (c *client) watch(ctx context.Context, path string, opts metav1.ListOptions) (watch.Interface, error) {
+// watch opens a watch. The error can be the network's. refused is told which objects are too large to be passed on.
+func (c *client) watch(ctx context.Context, path string, opts metav1.ListOptions, refused func(*oversized)) (watch.Interface, error) {
 	opts.Watch = true
-	var lost error
-	w, err := c.get(path, &opts).Watch(context.WithValue(ctx, watchKey{}, &lost))
-	if err == nil && lost != nil {
+	of := watchRequest{refused: refused}
+	w, err := c.get(path, &opts).Watch(context.WithValue(ctx, watchKey{}, &of))
+	if err == nil && of.lost != nil {
 		// rest turns some errors of the network into a watch that ends at once.
 		w.Stop()
-		return nil, lost
+		return nil, of.lost
 	}
 	return w, err
 }

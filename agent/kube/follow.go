@@ -110,7 +110,7 @@ func (f *follower) WatchWithContext(ctx context.Context, opts metav1.ListOptions
 func (f *follower) open(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(f.limits.open, func() { cancel(fmt.Errorf("%w for %v", errQuiet, f.limits.open)) })
-	w, err := f.client.watch(ctx, f.path, opts)
+	w, err := f.client.watch(ctx, f.path, opts, func(o *oversized) { o.tell(f.log, f.kind) })
 	late.Stop()
 	switch cause := context.Cause(ctx); {
 	case cause == nil:

@@ -28,7 +28,8 @@ func TestFrameGuard(t *testing.T) {
 		{"none", nil, io.EOF},
 		{"some", frames(1, 0, 100, 7), io.EOF},
 		{"the longest", frames(1, maxObject), io.ErrUnexpectedEOF},
-		{"too long", frames(1, maxObject+1), errJunk},
+		{"too long, and cut", frames(1, maxObject+1), io.ErrUnexpectedEOF},
+		{"too long, and nobody knows what", append(frames(1, maxObject+1), make([]byte, maxObject+1-100)...), errJunk},
 		{"2 GiB, negative where an int has 32 bits", frames(1, 1<<31), errJunk},
 		{"4 GiB", frames(1, 1<<32-1), errJunk},
 	}

@@ -35,7 +35,9 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 	if err := f.pace.wait(ctx); err != nil {
 		return nil, err
 	}
+	begun := f.tellSlow(ctx)
 	version, exist, err := f.readBounded(ctx)
+	begun()
 	if err != nil {
 		f.limit = nextLimit(f.limit, err)
 		f.pace.failed(isUnreachable(err))
@@ -52,6 +54,23 @@ func (f *follower) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 		ListMeta: metav1.ListMeta{ResourceVersion: version},
 		Items:    []runtime.Object{&listed{exist}},
 	}, nil
+}
+
+// tellSlow makes it a problem when a list takes long, until what it returns is called. What is listed after that is told anew.
+func (f *follower) tellSlow(ctx context.Context) (stop func()) {
+	after, told := 2*f.limits.list, make(chan struct{}) // longer than nothing may come
+	late := time.AfterFunc(after, func() {
+		defer close(told)
+		if ctx.Err() == nil {
+			f.problems.failed(f.holder("list"), fault{"slow", f.client.server, f.name, fmt.Sprintf(
+				"the list comes, and is not complete after %v; is the network slow?", after)})
+		}
+	})
+	return func() {
+		if !late.Stop() {
+			<-told // or the list's end could come first
+		}
+	}
 }
 
 // nextLimit says how to read a list after an error. On a slow network a list, or a large page, may need more time than
@@ -94,6 +113,11 @@ func (f *follower) readAll(ctx context.Context, t *tally) (version string, err e
 		page, err := f.read(ctx, opts, func(item runtime.Object) error {
 			if err := t.count(item); err != nil || t.exist == nil {
 				return err
+			}
+			if o, large := item.(*oversized); large {
+				o.tell(f.log, f.kind)
+				t.exist[o.Name] = struct{}{}
+				return nil
 			}
 			name, err := f.store.handOver(item)
 			t.exist[name] = struct{}{}

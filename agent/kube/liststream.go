@@ -38,7 +38,7 @@ type listKind struct {
 }
 
 // readList decodes a list and hands each item to each as it comes, so that the list is never held
-// as a whole, be it sent in pages or not. It returns the list's metadata.
+// as a whole, be it sent in pages or not. In place of one that is too large it hands an *oversized over. It returns the list's metadata.
 //
 // What is missing in a list that was read whole is removed. So an error is all that is not
 // beyond doubt such a list, from its begin to the end of the answer.
@@ -120,6 +120,12 @@ func (r *listReader) list(size int64, item reflect.Type, each func(runtime.Objec
 			err, described = inner.decode(size, &meta), true
 		case field == listMeta:
 			err = fmt.Errorf("%w: a list with two metadata", errJunk)
+		case field == listItems && size > maxObject:
+			var o *oversized
+			if o, err = skipOversized(inner.in, size, func(b []byte) []byte { return b }); err == nil {
+				err = each(o)
+			}
+			err = inner.tooShort(err)
 		case field == listItems:
 			obj := reflect.New(item.Elem()).Interface().(runtime.Object)
 			if err = inner.decode(size, obj.(protobufObject)); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 
 	"sluice/test/lab"
 )
@@ -72,6 +73,31 @@ func (l *Link) Down(ctx context.Context) error {
 // Up ends a Down.
 func (l *Link) Up(ctx context.Context) error {
 	return l.cluster.ns.IP(ctx, fmt.Sprintf("link set %s up", l.name))
+}
+
+// Forget makes the connections that the namespace has to the server silent for ever, as when a machine between them, or the server's,
+// is replaced by another: neither end is told. New connections pass.
+func (l *Link) Forget(ctx context.Context) error {
+	open, err := l.cluster.ns.Run(ctx, "", "ss", "-Htn", "state", "established", "dst", l.Addr.String())
+	if err != nil {
+		return err
+	}
+	var flows []string
+	for line := range strings.Lines(open) {
+		fields := strings.Fields(line) // queues, the address here, that of the peer
+		if at, err := netip.ParseAddrPort(fields[len(fields)-1]); err == nil {
+			flows = append(flows, fmt.Sprintf("%v . %d", at.Addr(), at.Port()))
+		}
+	}
+	if len(flows) == 0 {
+		return errors.New("forget connections: there are none")
+	}
+	_, err = l.cluster.ns.Run(ctx, fmt.Sprintf(`table ip forgotten {
+	set flows { type ipv4_addr . inet_service; elements = { %s }; }
+	chain in { type filter hook input priority 0; ip saddr . tcp sport @flows drop; }
+	chain out { type filter hook output priority 0; ip daddr . tcp dport @flows drop; }
+}`, strings.Join(flows, ", ")), "nft", "-f", "-")
+	return err
 }
 
 // Reset ends the connections that the namespace has to the server, as when a router between them forgets them. Where

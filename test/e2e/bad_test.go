@@ -29,6 +29,8 @@ func TestBadServer(t *testing.T) {
 		{"closed watches", testClosedWatches},
 		{"trust", testTrust},
 		{"load", testLoad},
+		{"slow", testSlow},
+		{"stalled", testStalled},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}

@@ -31,7 +31,7 @@ const (
 	loadRate, loadServices, loadEndpoints = 1000, 100, 10
 	// loadLate is how long a change may take from the event to the kernel, at the 99th percentile. It waits 100 ms at most for
 	// the write before it; the rest is for a busy machine.
-	loadLate = time.Second
+	loadLate = 3 * time.Second
 	// loadMemory is how much the agent's own memory may grow between the half and the end.
 	loadMemory = 4 << 20
 )
