@@ -19,7 +19,7 @@ func (l *loop) releaseTime() time.Time {
 	return time.Now().Add(l.cfg.CacheCommitInterval + time.Second)
 }
 
-// releaseMemory gives back what a list of everything needed: it is not needed again.
+// releaseMemory gives back what a list of everything needed, or a large object: it is not needed again.
 func (l *loop) releaseMemory(now time.Time) {
 	if l.release.IsZero() || now.Before(l.release) {
 		return

@@ -81,6 +81,12 @@ func (l *loop) newSource() source.Source {
 			_ = l.do(context.Background(), func() { l.setIdentity(factAuthorities, id.Authorities...) })
 		}
 		l.inStep(kind, version)
+	}, Large: func() {
+		_ = l.do(context.Background(), func() {
+			if l.release.IsZero() {
+				l.release = l.releaseTime()
+			}
+		})
 	}})
 	return s
 }

@@ -14,6 +14,10 @@ import (
 	"sluice/agent/source"
 )
 
+// largeObject is from how many bytes of its encoding an object takes so much memory, some times that while it is decoded, that it is to be
+// given back.
+const largeObject = 1 << 20
+
 // inStepInterval is the least time between two reports of a kind's resourceVersion.
 const inStepInterval = time.Second
 
@@ -26,6 +30,8 @@ type sinkStore struct {
 	out  *outbox
 	// inStep is told the resourceVersion up to which everything was accepted; may be nil.
 	inStep func(kind source.Kind, resourceVersion string)
+	// large is called for each object that took much memory for a moment; may be nil.
+	large func()
 	// replaced is called when all objects of the kind were handed over once more.
 	replaced func(kind source.Kind)
 
@@ -51,6 +57,9 @@ func (s *sinkStore) handOver(obj any) (source.Name, error) {
 	o, ok := obj.(metav1.Object)
 	if !ok || reflect.TypeOf(obj) != s.want {
 		return source.Name{}, fmt.Errorf("%w: a %T in place of a %s", errJunk, obj, s.kind)
+	}
+	if sized, ok := obj.(interface{ Size() int }); ok && s.large != nil && sized.Size() >= largeObject { // of generated.pb.go
+		defer s.large() // when it was trimmed, and is in the queue
 	}
 	source.Trim(o)
 	name := source.Name{Namespace: o.GetNamespace(), Name: o.GetName()}

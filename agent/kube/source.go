@@ -32,6 +32,8 @@ type Options struct {
 	// as a whole, and for bookmarks, which the server sends each minute; at most once a second for
 	// a kind, one call at a time for a kind.
 	InStep func(kind source.Kind, resourceVersion string)
+	// Large, if set, is called when an object came that took much memory for a moment.
+	Large func()
 }
 
 // Source is an API server. It implements source.Source.
@@ -183,7 +185,7 @@ func (s *Source) newFollower(ctx context.Context, c *client, r resource, out *ou
 		resource: r, client: c, problems: s.problems, log: s.log, limits: s.limits,
 		store: &sinkStore{
 			ctx: ctx, kind: r.kind, want: reflect.TypeOf(r.object), out: out,
-			inStep: s.opts.InStep, replaced: first.done,
+			inStep: s.opts.InStep, large: s.opts.Large, replaced: first.done,
 		},
 		refused: func(kind source.Kind) {
 			if !r.needed {

@@ -31,6 +31,7 @@ func TestBadServer(t *testing.T) {
 		{"load", testLoad},
 		{"slow", testSlow},
 		{"stalled", testStalled},
+		{"large objects", testLargeObjects},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newBadEnv(t, c)) })
 	}
