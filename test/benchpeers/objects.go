@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"sync/atomic"
 
@@ -57,25 +58,29 @@ func (o *objects) grow(ctx context.Context, to size) error {
 	group.SetLimit(writers)
 	for i := range to.services {
 		group.Go(func() error {
-			write := o.cluster.Apply // its slices may exist
+			var all []cluster.Object
 			if i >= o.made {
-				write = o.cluster.Create
-				if err := write(ctx, service(i)); err != nil {
-					return err
-				}
+				all = append(all, service(i))
 			}
 			for first := 0; first < to.endpoints; first += sliceSize {
-				if err := write(ctx, o.slice(i, first, netip.Addr{})); err != nil {
-					return err
-				}
+				all = append(all, o.slice(i, first, netip.Addr{}))
 			}
-			return nil
+			if i >= o.made {
+				return o.cluster.Seed(ctx, all...)
+			}
+			return o.cluster.Apply(ctx, all...)
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("write %v: %w", to, err)
 	}
 	o.made = to.services
+	// The server answers when it has taken up what etcd has: the first peer does not wait for that.
+	for _, path := range []string{"/api/v1/services?limit=1", "/apis/discovery.k8s.io/v1/endpointslices?limit=1"} {
+		if _, err := o.cluster.Do(ctx, http.MethodGet, path, nil); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -50,6 +50,7 @@ func TestCluster(t *testing.T) {
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
 	must(c.ApplyStatus(ctx, svc))
 	must(c.Delete(ctx, slice))
+	must(c.Seed(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "seeded"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.3.3", Ports: []corev1.ServicePort{{Port: 82}}}}))
 
 	must(c.KillServer())
 	must(c.StopEtcd())
@@ -61,6 +62,11 @@ func TestCluster(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Service has no %s: %s", want, text)
 		}
+	}
+	text, err = c.Do(ctx, http.MethodGet, "/api/v1/namespaces/default/services/seeded", nil)
+	must(err)
+	if !strings.Contains(text, `"clusterIP":"10.96.3.3"`) || !strings.Contains(text, `"port":82`) || !strings.Contains(text, `"type":"ClusterIP"`) {
+		t.Errorf("the Service that was put into etcd: %s", text)
 	}
 	var status404 *StatusError
 	if _, err := c.Do(ctx, http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/web-1", nil); !errors.As(err, &status404) || status404.Code != http.StatusNotFound {
