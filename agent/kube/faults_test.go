@@ -377,6 +377,28 @@ func TestQuiet(t *testing.T) {
 		r.has(append(someNames, "Service default/db@105")...)
 		r.eventually("the end of the problem", func() bool { return r.sink.reasons() == "" })
 	})
+	t.Run("within an event", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.api.put(some()...)
+		half := r.api.event(watch.Added, service("db", "10.43.0.12", nil))
+		half = half[:len(half)/2]
+		r.api.misbehave(r.watches(func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+			_, _ = w.Write(half)
+			w.(http.Flusher).Flush()
+			<-req.Context().Done()
+		}))
+		r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
+		r.startWith(short)
+		r.eventually("the problem", func() bool { return strings.Contains(r.sink.reasons(), "sends nothing for 2s") })
+		r.api.misbehave(nil)
+		r.api.put(service("db", "10.43.0.12", nil))
+		r.has(append(someNames, "Service default/db@105")...)
+		if n := r.sink.replacements(source.Service); n > 2 {
+			t.Errorf("Services were read as a whole %d times", n)
+		}
+	})
 	t.Run("after the list", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
