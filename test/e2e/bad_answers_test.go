@@ -97,7 +97,7 @@ func testAnswers(e *badEnv) {
 			e.AwaitProblem(inStep, a.says)
 			cpu = 0
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(2 * time.Second)
 		lasted := time.Since(begun)
 		n, used := len(e.between.Requests(begun)), e.CPU()-cpu
 		e.T.Logf("%s: %d requests and %v of CPU in %v", a.name, n, used, lasted.Round(time.Millisecond))
@@ -148,7 +148,7 @@ func testClosedWatches(e *badEnv) {
 		e.between.Answer(nil)
 		e.Reach(soonInStep, "pod2 tcp vip3:80", pods[(i-1)%2]+":8080")
 	}
-	during("closed each second", 15*time.Second, func(i int) {
+	during("closed each second", 8*time.Second, func(i int) {
 		if i%8 == 7 {
 			e.between.EndWatches()
 		}
@@ -161,7 +161,7 @@ func testClosedWatches(e *badEnv) {
 		return false
 	})
 	e.between.EndWatches()
-	during("closed at once", 15*time.Second, func(int) {})
+	during("closed at once", 8*time.Second, func(int) {})
 	if e.Logged("the server closes the watch at once") == 0 {
 		e.T.Error("the log does not say that watches are closed at once")
 	}
@@ -179,7 +179,7 @@ func testClosedWatches(e *badEnv) {
 		http.Error(w, fmt.Sprint(code), code)
 		return true
 	})
-	during(errorsInTurn, 20*time.Second, func(i int) {
+	during(errorsInTurn, 12*time.Second, func(i int) {
 		if i%10 == 9 {
 			e.between.EndWatches()
 		}
@@ -244,6 +244,5 @@ func testTrust(e *badEnv) {
 		e.Reach(soonInStep, "pod2 tcp vip3:80", pod+":8080")
 		e.T.Logf("%s: in step after %v", test.says, time.Since(mended).Round(time.Millisecond))
 	}
-	e.Await(3*time.Minute, "no problems", func(s status.Status) bool { return len(s.Problems) == 0 })
 	rig.EndUndisturbed(e.T, clients, "pod2:8080")
 }

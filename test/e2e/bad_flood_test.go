@@ -65,9 +65,9 @@ const placeholder = "8888888888"
 // template is an event whose version is filled in later.
 func (e *badEnv) template(ev event) []byte {
 	e.T.Helper()
-	frame := e.encode(ev)
+	e.encode(ev)
 	ev.object.SetResourceVersion(placeholder)
-	frame = cluster.Event(ev.kind, ev.object)
+	frame := cluster.Event(ev.kind, ev.object)
 	if bytes.Count(frame, []byte(placeholder)) != 1 {
 		e.T.Fatal("an event does not have its version once")
 	}
@@ -102,15 +102,14 @@ func (e *badEnv) flood(what, path string, templates [][]byte) {
 		}
 	}()
 	events := 0
-	var batch []byte
+	var batch, version []byte
 	for time.Since(begun) < floodTime || events%len(templates) != 0 {
 		batch = batch[:0]
 		for range floodBatch {
-			if i := events % len(templates); true {
-				from := len(batch) + at[i]
-				batch = append(batch, templates[i]...)
-				strconv.AppendInt(batch[from:from], 1_000_000_000+e.version.Add(1), 10)
-			}
+			i := events % len(templates)
+			version = strconv.AppendInt(version[:0], 1_000_000_000+e.version.Add(1), 10)
+			batch = append(batch, templates[i]...)
+			copy(batch[len(batch)-len(templates[i])+at[i]:], version)
 			events++
 		}
 		e.sendFrames(path, batch)
