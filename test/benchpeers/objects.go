@@ -54,7 +54,7 @@ const writers = 32
 // grow writes what is missing to a size that is not below the one before.
 func (o *objects) grow(ctx context.Context, to size) error {
 	o.size = to
-	group, ctx := errgroup.WithContext(ctx)
+	group, limited := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for i := range to.services {
 		group.Go(func() error {
@@ -66,9 +66,9 @@ func (o *objects) grow(ctx context.Context, to size) error {
 				all = append(all, o.slice(i, first, netip.Addr{}))
 			}
 			if i >= o.made {
-				return o.cluster.Seed(ctx, all...)
+				return o.cluster.Seed(limited, all...)
 			}
-			return o.cluster.Apply(ctx, all...)
+			return o.cluster.Apply(limited, all...)
 		})
 	}
 	if err := group.Wait(); err != nil {
