@@ -134,7 +134,7 @@ func TestFaults(t *testing.T) {
 		}, "application/json"},
 		{"an event of 4 GiB", func(r *rig) answer {
 			return r.watches(body(protobufStream, "\xff\xff\xff\xff"+strings.Repeat("x", 4096)))
-		}, "an event of 4294967295 bytes"},
+		}, "an object of 4294967295 bytes"},
 		{"a bookmark without a version", func(r *rig) answer {
 			return r.watches(body(protobufStream, string(r.api.event(watch.Bookmark, &corev1.Service{}))))
 		}, "without a resourceVersion"},

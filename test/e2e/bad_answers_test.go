@@ -17,14 +17,24 @@ import (
 
 // answers are what stands between a node and its server, or the server itself, may say instead of the truth.
 func (e *badEnv) answers() []badAnswer {
+	// A watch is refused so that everything has to be read anew.
+	lists := func(a answer) answer {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Get("watch") == "true" {
+				http.Error(w, "too old", http.StatusGone)
+				return true
+			}
+			return a(w, r)
+		}
+	}
 	page := func(header map[string]string, text string) answer {
-		return func(w http.ResponseWriter, _ *http.Request) bool {
+		return lists(func(w http.ResponseWriter, _ *http.Request) bool {
 			for name, value := range header {
 				w.Header().Set(name, value)
 			}
 			_, _ = io.WriteString(w, text)
 			return true
-		}
+		})
 	}
 	code := func(code int, header ...string) answer {
 		return func(w http.ResponseWriter, _ *http.Request) bool {
@@ -42,13 +52,13 @@ func (e *badEnv) answers() []badAnswer {
 	return []badAnswer{
 		{"a captive portal", page(map[string]string{"Content-Type": "text/html"}, "<html>Please log in</html>"), "html"},
 		{"half of a gzip", page(map[string]string{"Content-Type": "application/vnd.kubernetes.protobuf", "Content-Encoding": "gzip"}, zipped.String()[:zipped.Len()/2]), `"\x1f\x8b`},
-		{"JSON", page(map[string]string{"Content-Type": "application/json"}, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`), "json"},
-		{"another kind", func(w http.ResponseWriter, r *http.Request) bool {
+		{"JSON", page(map[string]string{"Content-Type": "application/json"}, `{"note":"json","kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`), "json"},
+		{"another kind", lists(func(w http.ResponseWriter, r *http.Request) bool {
 			r.URL.Path = map[string]string{cluster.ServicesPath: cluster.SlicesPath, cluster.SlicesPath: cluster.ServicesPath}[r.URL.Path]
 			r.URL.RawQuery = strings.ReplaceAll(r.URL.Query().Encode(), "fieldSelector=", "was=")
 			e.between.Pass(w, r)
 			return true
-		}, "in place of a"},
+		}), "in place of a"},
 		{"401", code(401), "(401)"},
 		{"429", code(429, "Retry-After", "1"), "429"},
 		{"500", code(500), "500"},

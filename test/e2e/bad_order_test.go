@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -60,6 +61,21 @@ func testOrder(e *badEnv) {
 	e.apply(e.slices("web", "pod1")...)
 	e.Reach(rig.Patience, "pod2 tcp vip2:80", "pod1:8080")
 	e.AwaitNoProblem(inStep)
+
+	// What does not match the selectors any more is gone for a watch. The server gives it the version at which it went.
+	listed := time.Now()
+	for _, s := range e.slices("web", "pod1") {
+		s.GetLabels()[corev1.IsHeadlessService] = ""
+		e.apply(s)
+	}
+	e.Reach(rig.Soon, "pod2 tcp vip2:80", "refused")
+	e.apply(e.slices("web", "pod3")...)
+	e.Reach(rig.Soon, "pod2 tcp vip2:80", "pod3:8080")
+	for _, r := range e.between.Requests(listed) {
+		if !r.Watch() {
+			e.T.Errorf("the agent asked for %s?%s without need", r.Path, r.Query.Encode())
+		}
+	}
 }
 
 // testMoves moves an endpoint from slice to slice. As long as it comes before it goes, it never vanishes.
