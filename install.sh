@@ -814,6 +814,8 @@ MemoryMax=256M
 Environment=GOMEMLIMIT=192MiB
 TasksMax=256
 LimitNOFILE=8192
+# Its memory holds the keys of the kubeconfig.
+LimitCORE=0
 OOMScoreAdjust=-500
 
 # CAP_NET_ADMIN: rules, connection tracking, parameters below net.
@@ -873,7 +875,7 @@ respawn_delay=5
 # Never give up: without the proxy a node has no Services.
 respawn_max=0
 error_log=/var/log/sluice.log
-rc_ulimit="-n 8192"
+rc_ulimit="-n 8192 -c 0" # no core dumps: its memory holds the keys of the kubeconfig
 umask=077
 
 # The rules come from the cache, so that no network is waited for.

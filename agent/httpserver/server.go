@@ -12,8 +12,6 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // ListenFunc opens a listener, as net.ListenConfig.Listen does.
@@ -51,7 +49,7 @@ const ReadTimeout = 5 * time.Second
 const (
 	writeTimeout   = 5 * time.Second
 	maxHeaderBytes = 4 << 10
-	maxConns       = 32 // at a time, for each listener; more wait
+	maxConns       = 64 // at a time, for each listener
 )
 
 // New returns a server that keeps no connection open after an answer: idle
@@ -71,7 +69,7 @@ func New(h http.Handler, log *slog.Logger) *http.Server {
 
 // Serve serves on l until the server is closed, and closes l.
 func Serve(s *http.Server, l net.Listener) error {
-	return s.Serve(netutil.LimitListener(l, maxConns))
+	return s.Serve(NewLimit(maxConns).Listener(l))
 }
 
 // ServeAt serves h at an address until ctx ends. While the address cannot be had it is

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/user"
 	"strconv"
 	"strings"
@@ -34,6 +35,28 @@ type Client struct {
 
 // timeout is for one question. An agent that is busy with ten thousands of Services answers within it.
 const timeout = 10 * time.Second
+
+// maxAnswer is the largest answer that is read. 10,000 Services of ten endpoints make 30 MB.
+const maxAnswer = 1 << 30
+
+// dial connects to the agent. What another user than root says in its place, where a socket is in a directory of others, is not
+// asked for at all: root would believe it.
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	cred, err := listenerOf(conn)
+	if err == nil && cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
+		err = fmt.Errorf("it is served by user %d, who is neither root nor you, and is not believed; name the agent's own --socket", cred.Uid)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
 
 // groupOf names the group that may use a socket beside root: ", or as a user of the group x". It is empty if that
 // cannot be told, or the group may not.
@@ -92,8 +115,7 @@ func (c Client) get(ctx context.Context, path string, doc any) error {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", c.Socket)
+			return dial(ctx, c.Socket)
 		},
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://sluice"+path, nil)
@@ -122,7 +144,7 @@ func (c Client) get(ctx context.Context, path string, doc any) error {
 		}
 		return fmt.Errorf("ask the agent on %s: %s: %s", c.Socket, response.Status, strings.TrimSpace(string(text)))
 	}
-	if err := json.NewDecoder(response.Body).Decode(doc); err != nil {
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(doc); err != nil {
 		return fmt.Errorf("read the agent's answer: %w", err)
 	}
 	return nil

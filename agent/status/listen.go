@@ -113,10 +113,28 @@ func listen(ctx context.Context, path string, lock *os.File) (net.Listener, erro
 	if err != nil {
 		return nil, fmt.Errorf("open the status socket: %w", err)
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
+	if err := allowGroup(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the status socket to its group: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// allowGroup opens a socket to its group. Who can write to the directory could have put a symbolic link in its place meanwhile,
+// to a file that is for root alone.
+func allowGroup(path string) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return fmt.Errorf("%s was replaced by something else; the directory must be for root alone", path)
+	}
+	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o660) // fchmod takes no descriptor of O_PATH
 }
 
 // peerPID returns the process that listens on a unix socket, 0 if there is none
@@ -128,19 +146,19 @@ func peerPID(ctx context.Context, path string) int {
 		return 0
 	}
 	defer conn.Close()
+	cred, err := listenerOf(conn)
+	if err != nil {
+		return 0
+	}
+	return int(cred.Pid)
+}
+
+// listenerOf tells who called listen(2) for the other end of a connection, see SO_PEERCRED in unix(7).
+func listenerOf(conn net.Conn) (cred *unix.Ucred, err error) {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
-		return 0
+		return nil, err
 	}
-	pid := 0
-	// SO_PEERCRED on the client's side is who called listen(2), see unix(7).
-	err = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	if err != nil {
-		return 0
-	}
-	return pid
+	failed := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(failed, err)
 }

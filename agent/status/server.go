@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"sluice/agent/httpserver"
 )
 
 // The paths that are served. Each answers GET with one document.
@@ -19,6 +21,9 @@ const (
 	pathDiff      = "/diff"
 	pathExplain   = "/explain" // with the parameters of a Question
 )
+
+// maxConns is how many questions are answered at a time. The descriptors are needed for other things.
+const maxConns = 64
 
 // Serve answers on l, which comes from Listen, until ctx ends, and closes it.
 // It returns an error only if it stopped for another reason than ctx.
@@ -57,7 +62,7 @@ func Serve(ctx context.Context, l net.Listener, p Provider, log *slog.Logger) er
 	server.SetKeepAlivesEnabled(false) // each question is a connection of its own; none is kept waiting
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(httpserver.NewLimit(maxConns).Listener(l)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

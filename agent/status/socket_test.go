@@ -3,14 +3,17 @@ package status
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"sluice/agent/source"
 	"sluice/proxy"
@@ -320,5 +324,81 @@ func TestClientExplains(t *testing.T) {
 	_, err = c.Explain(t.Context(), Question{})
 	if q, ok := errors.AsType[*QuestionError](err); !ok || q.Text != "no target" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Root does not believe who is not root, and a socket that became something else is not opened to its group.
+func TestClientOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	dir, err := os.MkdirTemp("", "sluice-status-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	listening := make(chan net.Listener)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread, which is another user, ends
+		const other = 4711
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, other, other, other); errno != 0 {
+			t.Log("become another user:", errno)
+			close(listening)
+			return
+		}
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Error(err)
+		}
+		listening <- l
+	}()
+	l := <-listening
+	if l == nil {
+		t.Skip("this user namespace has one user")
+	}
+	defer l.Close()
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"healthy": true}`) }))
+	if s, err := (Client{Socket: socket}).Status(t.Context()); err == nil || !strings.Contains(err.Error(), "served by user 4711") {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+func TestAllowGroup(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(secret, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, secret} {
+		if err := allowGroup(path); err == nil || !strings.Contains(err.Error(), "replaced") {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+}
+
+// Questions that nobody ends do not keep others from asking, nor take all of the agent's descriptors.
+func TestSilentClientsOfTheSocket(t *testing.T) {
+	c := serve(t, &provider{})
+	for range 4 * maxConns {
+		conn, err := net.Dial("unix", c.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET /status HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+	}
+	if _, err := c.Status(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
