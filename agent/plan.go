@@ -105,7 +105,7 @@ func (l *loop) planService(s stored) {
 		if s.svc != nil {
 			plan = proxy.PlanService(&p.node, s.svc, s.slices, p.slots)
 		}
-		l.logIgnored(p, plan)
+		l.logIgnored(p, s.svc, plan)
 		p.set(name, plan, now)
 		p.publisher.plan(name, p.state.Plan(name))
 	}

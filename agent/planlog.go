@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"sluice/agent/kube"
+	"sluice/agent/source"
 	"sluice/proxy"
 )
 
@@ -11,35 +15,64 @@ import (
 // thousands of ports.
 const maxNamed = 3
 
+// Reasons of the events that Services have, beside what the log says.
+const (
+	reasonNotServed = "NotServed"
+	reasonConflict  = "AddressConflict"
+)
+
 // logConflicts says which conflicts began and ended, in one line for each Service that lost or got something.
 func (l *loop) logConflicts() {
 	for _, p := range l.proxiers {
 		begun, ended := p.state.ConflictChanges()
-		for _, what := range byLoser(begun) {
-			p.log.Warn("two Services claim one address; the older one has it", "conflict", naming(what))
+		for _, lost := range byLoser(begun) {
+			what := naming(lost.what)
+			p.log.Warn("two Services claim one address; the older one has it", "conflict", what)
+			if l.source != nil {
+				l.warn(l.read(source.Name(lost.name)).svc, reasonConflict, what)
+			}
 		}
-		for _, what := range byLoser(ended) {
-			p.log.Info("conflict ended", "conflict", naming(what))
+		for _, lost := range byLoser(ended) {
+			p.log.Info("conflict ended", "conflict", naming(lost.what))
 		}
 	}
 }
 
+// lost is what a Service does not have, as another has it.
+type lost struct {
+	name proxy.ServiceName
+	what []string
+}
+
 // byLoser groups conflicts by the Service that does not have the address, in their order.
-func byLoser(conflicts []proxy.Conflict) (groups [][]string) {
+func byLoser(conflicts []proxy.Conflict) (groups []lost) {
 	index := map[proxy.ServiceName]int{}
 	for _, c := range conflicts {
 		i, known := index[c.Loser.ServiceName]
 		if !known {
 			i = len(groups)
-			index[c.Loser.ServiceName], groups = i, append(groups, nil)
+			index[c.Loser.ServiceName], groups = i, append(groups, lost{name: c.Loser.ServiceName})
 		}
-		groups[i] = append(groups[i], c.String())
+		groups[i].what = append(groups[i].what, c.String())
 	}
 	return groups
 }
 
+// maxNote is how long an event's note may be, in bytes (NoteLengthLimit of the API server's validation).
+const maxNote = 1024
+
+// warn posts an event about a Service, so that who made it sees it by kubectl describe. Source and server say how many there can be.
+func (l *loop) warn(svc *corev1.Service, reason, note string) {
+	if s, ok := l.source.(*kube.Source); ok && svc != nil {
+		s.Post(kube.Event{
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID},
+			Type:      corev1.EventTypeWarning, Reason: reason, Action: "Plan", Note: note[:min(len(note), maxNote)],
+		})
+	}
+}
+
 // logIgnored says once what is not served of a Service, in one line.
-func (l *loop) logIgnored(p *proxier, plan *proxy.ServicePlan) {
+func (l *loop) logIgnored(p *proxier, svc *corev1.Service, plan *proxy.ServicePlan) {
 	if plan == nil || len(plan.Ignored) == 0 {
 		return
 	}
@@ -57,6 +90,7 @@ func (l *loop) logIgnored(p *proxier, plan *proxy.ServicePlan) {
 	}
 	if len(fresh) > 0 {
 		p.log.Warn("part of a Service is not served", "service", plan.Name.String(), "reason", naming(fresh))
+		l.warn(svc, reasonNotServed, naming(fresh))
 	}
 }
 

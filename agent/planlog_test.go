@@ -33,7 +33,7 @@ func TestPlanLog(t *testing.T) {
 	step := func(what string, s *proxy.ServicePlan, want ...string) {
 		t.Helper()
 		out.Reset()
-		l.logIgnored(p, s)
+		l.logIgnored(p, nil, s)
 		p.state.Set(s.Name, s)
 		l.logConflicts()
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
