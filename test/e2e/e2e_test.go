@@ -36,6 +36,7 @@ func TestEndToEnd(t *testing.T) {
 	}{
 		{"services", testServices},
 		{"rights and events", testRights},
+		{"events of Services", testServiceEvents},
 		{"server", testServer},
 		{"link", testLink},
 		{"restart without server", testRestart},
