@@ -3,8 +3,8 @@ package source
 import "strings"
 
 // plain replaces what is not printable ASCII. Every text that is read is a name, an address or a word, which has nothing else where
-// an API server looked at it; with anything else one could write lines of a log, of rules for iptables-restore or of a table, and
-// steer the terminal that shows them.
+// an API server looked at it. With anything else one could begin a row of a table or steer the terminal that shows it, and the kernel
+// ends a comment at a zero byte, so that it would never have the one that is wanted.
 func plain[S ~string](text S) S {
 	for i := range len(text) {
 		if !isPlain(rune(text[i])) {
