@@ -33,8 +33,12 @@ type Client struct {
 	Socket string
 }
 
-// timeout is for one question. An agent that is busy with ten thousands of Services answers within it.
-const timeout = 10 * time.Second
+// Timeouts of one question. An agent that is busy with ten thousands of Services answers within the first. The second is for what is
+// read in the kernel: 300,000 endpoints take some 5 s here.
+const (
+	timeout       = 10 * time.Second
+	kernelTimeout = 50 * time.Second
+)
 
 // maxAnswer is the largest answer that is read. 10,000 Services of ten endpoints make 30 MB.
 const maxAnswer = 1 << 30
@@ -105,11 +109,15 @@ func (c Client) Explain(ctx context.Context, q Question) ([]Path, error) {
 	if q.Live {
 		values.Set("live", "1")
 	}
-	err := c.get(ctx, pathExplain+"?"+values.Encode(), &l)
+	err := c.getWithin(ctx, kernelTimeout, pathExplain+"?"+values.Encode(), &l)
 	return l.Items, err
 }
 
 func (c Client) get(ctx context.Context, path string, doc any) error {
+	return c.getWithin(ctx, timeout, path, doc)
+}
+
+func (c Client) getWithin(ctx context.Context, timeout time.Duration, path string, doc any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	transport := &http.Transport{

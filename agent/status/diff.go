@@ -29,7 +29,7 @@ type FamilyDifference struct {
 
 // Diff asks for what the kernel has not as it should.
 func (c Client) Diff(ctx context.Context) (d Diff, err error) {
-	err = c.get(ctx, pathDiff, &d)
+	err = c.getWithin(ctx, kernelTimeout, pathDiff, &d)
 	return d, err
 }
 
