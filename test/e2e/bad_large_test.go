@@ -19,7 +19,7 @@ const (
 	// large is what is beside what is read in an object, in bytes; tooLarge no server takes.
 	large, tooLarge = 6 << 20, 9 << 20
 	// largeMemory is how much more the agent may take while such an object passes: it is in a buffer for its encoding, and decoded.
-	largeMemory = 64 << 20
+	largeMemory = 96 << 20
 	// largeKept is how much more it may keep of them.
 	// A watch keeps its buffer for one, of each kind.
 	largeKept = 24 << 20
