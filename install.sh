@@ -813,7 +813,8 @@ UMask=0077
 MemoryMax=256M
 Environment=GOMEMLIMIT=192MiB
 TasksMax=256
-LimitNOFILE=8192
+# What Services can make it open takes less than half of it, see agent/descriptors.go.
+LimitNOFILE=32768
 # Its memory holds the keys of the kubeconfig.
 LimitCORE=0
 OOMScoreAdjust=-500
@@ -875,7 +876,7 @@ respawn_delay=5
 # Never give up: without the proxy a node has no Services.
 respawn_max=0
 error_log=/var/log/sluice.log
-rc_ulimit="-n 8192 -c 0" # no core dumps: its memory holds the keys of the kubeconfig
+rc_ulimit="-n 32768 -c 0" # no core dumps: its memory holds the keys of the kubeconfig
 umask=077
 
 # The rules come from the cache, so that no network is waited for.

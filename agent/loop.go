@@ -209,14 +209,14 @@ func (l *loop) write(ctx context.Context, now time.Time) {
 		if at, waiting := p.due(); waiting && !paced && !now.Before(at) {
 			l.lastWrite = now
 			if p.write(ctx) {
-				p.follow(ctx, p.publisher.changed)
+				l.follow(ctx, p, p.publisher.changed)
 				l.notifier.Ready()
 			}
 		}
 	}
 	for _, p := range l.proxiers {
 		if p.queued.IsZero() && p.publisher.changed {
-			p.follow(ctx, true) // readiness, for example, can change without a rule
+			l.follow(ctx, p, true) // readiness, for example, can change without a rule
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (l *loop) checkFlows(ctx context.Context, now time.Time) {
 			p.checkFlows(ctx, time.Now())
 		}
 		if periodic && p.queued.IsZero() {
-			p.follow(ctx, true)
+			l.follow(ctx, p, true)
 		}
 	}
 }

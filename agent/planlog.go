@@ -19,6 +19,8 @@ const maxNamed = 3
 const (
 	reasonNotServed = "NotServed"
 	reasonConflict  = "AddressConflict"
+	// reasonHealthCheck is kube-proxy's.
+	reasonHealthCheck = "FailedToStartServiceHealthcheck"
 )
 
 // logConflicts says which conflicts began and ended, in one line for each Service that lost or got something.
@@ -66,7 +68,7 @@ func (l *loop) warn(svc *corev1.Service, reason, note string) {
 	if s, ok := l.source.(*kube.Source); ok && svc != nil {
 		s.Post(kube.Event{
 			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID},
-			Type:      corev1.EventTypeWarning, Reason: reason, Action: "Plan", Note: note[:min(len(note), maxNote)],
+			Type:      corev1.EventTypeWarning, Reason: reason, Action: "Plan", Note: strings.ToValidUTF8(note[:min(len(note), maxNote)], ""),
 		})
 	}
 }

@@ -60,6 +60,9 @@ func (l *loop) status() status.Status {
 		for _, c := range p.state.Conflicts() {
 			s.Conflicts = append(s.Conflicts, c.String())
 		}
+		for name, why := range p.publisher.servers.Failures() {
+			s.Conflicts = append(s.Conflicts, fmt.Sprintf("%v: %s", name, why))
+		}
 		if p.lastError != "" {
 			s.Reasons = append(s.Reasons, fmt.Sprintf("%v rules cannot be written: %s.", p.family, p.lastError))
 		}

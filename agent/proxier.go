@@ -187,15 +187,6 @@ func (p *proxier) bring(ctx context.Context) (proxy.Stats, error) {
 	return p.writer.Apply(ctx, &d)
 }
 
-// follow lets the publisher follow the kernel, and counts what it serves.
-func (p *proxier) follow(ctx context.Context, changed bool) {
-	if changed {
-		p.publisher.sync(ctx)
-	}
-	listeners, failures := p.publisher.localPorts()
-	p.metrics.SetLocalNodePorts(p.family, listeners, failures)
-}
-
 // A write that failed after slowFailure, as with a program that hangs, held up the other family: it is tried again after
 // so many times what it took.
 const (

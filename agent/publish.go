@@ -9,6 +9,7 @@ import (
 
 	"sluice/agent/health"
 	"sluice/agent/localport"
+	"sluice/agent/source"
 	"sluice/proxy"
 )
 
@@ -25,14 +26,17 @@ type publisher struct {
 	servers *health.Servers
 	// ports is nil until a NodePort at the loopback address is asked for.
 	ports *localport.Proxy
+	share descriptors
+	told  map[proxy.ServiceName]string // failures of servers that the Services' events tell
 	log   *slog.Logger
 }
 
 func newPublisher(tracker *health.Tracker, log *slog.Logger) publisher {
+	share := shareDescriptors(openLimit())
 	return publisher{
-		tracker: tracker, log: log,
+		tracker: tracker, share: share, log: log,
 		checks: map[proxy.ServiceName]proxy.HealthCheck{}, local: map[proxy.ServiceName]*proxy.ServicePlan{},
-		servers: health.NewServers(tracker.Healthy, health.Options{Log: log}),
+		servers: health.NewServers(tracker.Healthy, health.Limits{Listeners: share.listeners, Conns: share.healthConns}, health.Options{Log: log}),
 	}
 }
 
@@ -68,7 +72,7 @@ func (p *publisher) sync(ctx context.Context) {
 		return
 	}
 	if p.ports == nil {
-		p.ports = localport.New(localport.Options{Log: p.log})
+		p.ports = localport.New(localport.Options{MaxConns: p.share.localConns, MaxListeners: p.share.listeners, Log: p.log})
 	}
 	routes := map[netip.AddrPort]*proxy.Route{}
 	for _, plan := range slices.SortedFunc(maps.Values(p.local), proxy.OlderFirst) {
@@ -80,6 +84,15 @@ func (p *publisher) sync(ctx context.Context) {
 		}
 	}
 	p.ports.Sync(routes)
+}
+
+// freshFailures are the healthCheckNodePorts that are not served, but for those that were told before.
+func (p *publisher) freshFailures() map[proxy.ServiceName]string {
+	failures := p.servers.Failures()
+	fresh := maps.Clone(failures)
+	maps.DeleteFunc(fresh, func(name proxy.ServiceName, text string) bool { return p.told[name] == text })
+	p.told = failures
+	return fresh
 }
 
 // localPorts tells how many NodePorts are listened for at the loopback address, and how often one could not be had.
@@ -95,4 +108,16 @@ func (p *publisher) close() {
 	if p.ports != nil {
 		p.ports.Close()
 	}
+}
+
+// follow lets a family's publisher follow the kernel, counts what it serves, and tells what it cannot.
+func (l *loop) follow(ctx context.Context, p *proxier, changed bool) {
+	if changed {
+		p.publisher.sync(ctx)
+		for name, why := range p.publisher.freshFailures() {
+			l.warn(l.read(source.Name(name)).svc, reasonHealthCheck, why)
+		}
+	}
+	listeners, failures := p.publisher.localPorts()
+	p.metrics.SetLocalNodePorts(p.family, listeners, failures)
 }

@@ -20,12 +20,15 @@ import (
 // whether this node has endpoints of a Service with externalTrafficPolicy: Local.
 type Servers struct {
 	options Options
+	limits  Limits
+	conns   *httpserver.Limit // nil: none
 	healthy func() bool
 
 	mu        sync.Mutex
 	listeners map[netip.AddrPort]*listener
-	failed    map[netip.AddrPort]string // the error that was logged for an address that cannot be had
-	conflicts map[uint16]string         // what was logged about ports that several Services claim
+	failed    map[netip.AddrPort]failure // addresses that cannot be had
+	over      bool                       // there are more than Limits.Listeners
+	conflicts map[uint16]string          // what was logged about ports that several Services claim
 	running   sync.WaitGroup
 }
 
@@ -40,15 +43,33 @@ type serviceCheck struct {
 	localEndpoints int
 }
 
+// failure is why an address cannot be had, as it was logged.
+type failure struct {
+	service proxy.ServiceName
+	reason  string
+}
+
+// Limits bound what Services, and those who connect, can make Servers open.
+type Limits struct {
+	// Listeners at a time; 0 is no limit.
+	Listeners int
+	// Conns at a time, over all listeners; 0 is no limit but that of each listener.
+	Conns int
+}
+
 // NewServers returns Servers that serve nothing yet. healthy tells whether the
 // proxy as a whole is; see Tracker.Healthy. Retry of the options is not used: Sync tries again.
-func NewServers(healthy func() bool, o Options) *Servers {
-	return &Servers{
-		options: o.WithDefaults(), healthy: healthy,
+func NewServers(healthy func() bool, limits Limits, o Options) *Servers {
+	s := &Servers{
+		options: o.WithDefaults(), limits: limits, healthy: healthy,
 		listeners: map[netip.AddrPort]*listener{},
-		failed:    map[netip.AddrPort]string{},
+		failed:    map[netip.AddrPort]failure{},
 		conflicts: map[uint16]string{},
 	}
+	if limits.Conns > 0 {
+		s.conns = httpserver.NewLimit(limits.Conns)
+	}
+	return s
 }
 
 // Sync serves these checks, each at all the given addresses, and nothing else;
@@ -71,14 +92,37 @@ func (s *Servers) Sync(ctx context.Context, checks map[proxy.ServiceName]proxy.H
 			delete(s.listeners, at)
 		}
 	}
-	maps.DeleteFunc(s.failed, func(at netip.AddrPort, _ string) bool { return wanted[at] == nil })
-	for at, check := range wanted {
+	maps.DeleteFunc(s.failed, func(at netip.AddrPort, _ failure) bool { return wanted[at] == nil })
+	over := 0
+	for _, at := range slices.SortedFunc(maps.Keys(wanted), netip.AddrPort.Compare) {
+		check := wanted[at]
 		if l := s.listeners[at]; l != nil {
 			l.check.Store(check)
-			continue
+		} else if most := s.limits.Listeners; most > 0 && len(s.listeners) >= most {
+			over++
+			s.failed[at] = failure{check.name, fmt.Sprintf("%d others are served, the most that fit into this process' file descriptors", most)}
+		} else {
+			s.listen(ctx, at, check)
 		}
-		s.listen(ctx, at, check)
 	}
+	if over > 0 && !s.over {
+		s.options.Log.Error("healthCheckNodePorts are not served: there are too many", "served", len(s.listeners), "not served", over)
+	}
+	s.over = over > 0
+}
+
+// Failures tells why a Service's healthCheckNodePort is not served, for each of which that is so.
+func (s *Servers) Failures() map[proxy.ServiceName]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failures := map[proxy.ServiceName]string{}
+	for at, f := range s.failed {
+		text := fmt.Sprintf("healthCheckNodePort %d is not served at %v: %s", at.Port(), at.Addr(), f.reason)
+		if other, known := failures[f.service]; !known || text < other { // one says enough, always the same
+			failures[f.service] = text
+		}
+	}
+	return failures
 }
 
 // byPort settles who has which port.
@@ -110,9 +154,9 @@ func (s *Servers) listen(ctx context.Context, at netip.AddrPort, check *serviceC
 	tcp, err := s.options.Listen(ctx, network, at.String())
 	if err != nil {
 		err = httpserver.BindError(err)
-		if s.failed[at] != err.Error() {
+		if now := (failure{check.name, err.Error()}); s.failed[at] != now {
 			log.Error("healthCheckNodePort is not served; tried again at the next change", "error", err)
-			s.failed[at] = err.Error()
+			s.failed[at] = now
 		}
 		return
 	}
@@ -120,6 +164,9 @@ func (s *Servers) listen(ctx context.Context, at netip.AddrPort, check *serviceC
 	l := &listener{}
 	l.check.Store(check)
 	l.server = httpserver.New(s.handler(l), s.options.Log)
+	if s.conns != nil {
+		tcp = s.conns.Listener(tcp)
+	}
 	s.listeners[at] = l
 	s.running.Go(func() {
 		if err := httpserver.Serve(l.server, tcp); !errors.Is(err, http.ErrServerClosed) {

@@ -28,7 +28,7 @@ func newServers(t *testing.T, n *node) (*Servers, *atomic.Bool) {
 	t.Helper()
 	var healthy atomic.Bool
 	healthy.Store(true)
-	s := NewServers(healthy.Load, n.options())
+	s := NewServers(healthy.Load, Limits{Listeners: 6}, n.options())
 	t.Cleanup(s.Close)
 	return s, &healthy
 }
@@ -158,5 +158,33 @@ func TestServersBindFailure(t *testing.T) {
 	servers.Sync(t.Context(), wanted, at)
 	if _, _, body := n.get(t, "http://192.168.1.5:32000"); !strings.Contains(body, `"name": "a"`) {
 		t.Errorf("the port is free again and not served: %s", body)
+	}
+}
+
+// What does not fit is told, does not disturb what is served, and is served when there is room.
+func TestServersLimit(t *testing.T) {
+	n := newNode(t)
+	servers, _ := newServers(t, n) // of six listeners
+	all := checks{}
+	for i := range 8 {
+		all[proxy.ServiceName{Namespace: "ns", Name: fmt.Sprint("s", i)}] = proxy.HealthCheck{Port: uint16(32000 + i)}
+	}
+	servers.Sync(t.Context(), all, addrs("192.168.1.5"))
+	failures := servers.Failures()
+	last := proxy.ServiceName{Namespace: "ns", Name: "s7"}
+	if len(failures) != 2 || !strings.Contains(failures[last], "healthCheckNodePort 32007 is not served at 192.168.1.5: 6 others are served") {
+		t.Errorf("failures: %v", failures)
+	}
+	if status, _, _ := n.get(t, "http://192.168.1.5:32000"); !strings.HasPrefix(status, "503") {
+		t.Errorf("the first is answered with %q", status)
+	}
+	delete(all, proxy.ServiceName{Namespace: "ns", Name: "s0"})
+	delete(all, proxy.ServiceName{Namespace: "ns", Name: "s1"})
+	servers.Sync(t.Context(), all, addrs("192.168.1.5"))
+	if failures := servers.Failures(); len(failures) != 0 {
+		t.Errorf("failures with room: %v", failures)
+	}
+	if status, _, _ := n.get(t, "http://192.168.1.5:32007"); !strings.HasPrefix(status, "503") {
+		t.Errorf("the last is answered with %q", status)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,8 @@ type Options struct {
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxConns bounds the connections; more are reset. 0 is DefaultMaxConns.
 	MaxConns int
+	// MaxListeners bounds the addresses that are listened at; 0 is no limit.
+	MaxListeners int
 	// Log gets what goes wrong; nil is slog.Default().
 	Log *slog.Logger
 }
@@ -53,6 +56,7 @@ type Proxy struct {
 	listeners map[netip.AddrPort]*listener
 	failed    map[netip.AddrPort]string // the error that was logged for an address that cannot be had
 	failures  uint64
+	over      bool // there are more than MaxListeners
 }
 
 // Stats tells how many addresses are listened at, and how often one could not be had so far.
@@ -99,13 +103,25 @@ func (p *Proxy) Sync(routes map[netip.AddrPort]*proxy.Route) {
 		}
 	}
 	maps.DeleteFunc(p.failed, func(at netip.AddrPort, _ string) bool { return len(endpoints(routes[at])) == 0 })
-	for at, route := range routes {
+	over := 0
+	for _, at := range slices.SortedFunc(maps.Keys(routes), netip.AddrPort.Compare) {
+		route := routes[at]
 		if l := p.listeners[at]; l != nil {
 			l.setRoute(route)
-		} else if len(endpoints(route)) > 0 {
+		} else if len(endpoints(route)) == 0 {
+			continue
+		} else if p.options.MaxListeners > 0 && len(p.listeners) >= p.options.MaxListeners {
+			over++
+		} else {
 			p.listen(at, route)
 		}
 	}
+	if over > 0 && !p.over {
+		p.failures++
+		p.options.Log.Error("NodePorts are not served on localhost: there are more than fit into this process' file descriptors",
+			"served", len(p.listeners), "not served", over)
+	}
+	p.over = over > 0
 }
 
 func endpoints(r *proxy.Route) []netip.AddrPort {
