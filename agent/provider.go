@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -26,11 +27,15 @@ func (l *loop) Status(ctx context.Context) (s status.Status, err error) {
 }
 
 func (l *loop) status() status.Status {
+	now := time.Now()
 	s := status.Status{
-		Version: version.Get().Version, PID: os.Getpid(), Started: l.started, Mode: l.mode,
+		Version: version.Get().Version, PID: os.Getpid(), Started: byTheClock(l.started, now), Mode: l.mode,
 		Node: l.cfg.NodeName, NodeKnown: l.nodeKnown,
 		Source: l.source.String(), Synced: l.synced, Objects: l.store.Counts(),
-		Problems: l.problems,
+		Problems: slices.Clone(l.problems),
+	}
+	for i := range s.Problems {
+		s.Problems[i].Since = byTheClock(s.Problems[i].Since, now)
 	}
 	if !l.planned {
 		s.Reasons = append(s.Reasons, "Not all objects are known yet: nothing was written since the start.")
@@ -45,9 +50,12 @@ func (l *loop) status() status.Status {
 		if p.node.LocalhostNodePorts {
 			s.NodePortAddresses = append(s.NodePortAddresses, p.family.Loopback())
 		}
-		f := p.status()
+		f := p.status(now)
 		s.Families = append(s.Families, f)
-		s.Drift = append(s.Drift, p.drift.last...)
+		for _, d := range p.drift.last {
+			d.Time = byTheClock(d.Time, now)
+			s.Drift = append(s.Drift, d)
+		}
 		if f.Services > 0 || s.Detection == "" { // a family that no Service uses is of no interest
 			s.Detection = strings.TrimSpace(s.Detection + "\n" + p.detection)
 		}
@@ -74,6 +82,15 @@ func (l *loop) status() status.Status {
 	return s
 }
 
+// byTheClock is when something was by the clock as it is now. Who reads it takes the difference to his own for its age, and boards
+// without a clock of their own have theirs set by years when the network comes.
+func byTheClock(t, now time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return now.Add(t.Sub(now)).Round(0)
+}
+
 func (l *loop) cacheStatus() status.Cache {
 	stats := l.store.Stats()
 	c := status.Cache{
@@ -87,13 +104,13 @@ func (l *loop) cacheStatus() status.Cache {
 	return c
 }
 
-func (p *proxier) status() status.Family {
+func (p *proxier) status(now time.Time) status.Family {
 	f := status.Family{
-		Family: p.family, LastSync: p.lastSync, LastSyncDuration: p.lastTook, LastError: p.lastError,
+		Family: p.family, LastSync: byTheClock(p.lastSync, now), LastSyncDuration: p.lastTook, LastError: p.lastError,
 		Pending: !p.queued.IsZero(), Repairs: p.drift.repairs,
 	}
 	if p.failures > 0 {
-		f.RetryAt = p.retryAt
+		f.RetryAt = byTheClock(p.retryAt, now)
 	}
 	endpoints := map[netip.AddrPort]struct{}{}
 	for range p.state.Plans() {

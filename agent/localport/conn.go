@@ -84,8 +84,8 @@ func (p *Proxy) accept(l *listener, log *slog.Logger) error {
 
 // warnFull says at most once a minute that connections are refused.
 func (p *Proxy) warnFull(log *slog.Logger) {
-	now, last := time.Now().Unix(), p.warned.Load()
-	if now-last >= 60 && p.warned.CompareAndSwap(last, now) {
+	now, last := int64(time.Since(p.started)/time.Minute)+1, p.warned.Load()
+	if now > last && p.warned.CompareAndSwap(last, now) {
 		log.Warn("connection reset: too many connections to NodePorts on localhost", "limit", p.options.MaxConns)
 	}
 }

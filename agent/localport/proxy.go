@@ -45,8 +45,9 @@ type Proxy struct {
 	options Options
 	// slots has one token for each connection.
 	slots chan struct{}
-	// warned is when the lack of tokens was logged last, in seconds since 1970.
-	warned atomic.Int64
+	// warned is when the lack of tokens was logged last, in minutes since started, the first of which is 1.
+	warned  atomic.Int64
+	started time.Time
 	// ctx ends connections.
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -81,6 +82,7 @@ func New(o Options) *Proxy {
 		o.Log = slog.Default()
 	}
 	p := &Proxy{
+		started: time.Now(),
 		options: o, slots: make(chan struct{}, o.MaxConns),
 		listeners: map[netip.AddrPort]*listener{}, failed: map[netip.AddrPort]string{},
 	}
