@@ -18,6 +18,7 @@ import (
 	"sluice/agent/status"
 	"sluice/agent/version"
 	"sluice/proxy"
+	"sluice/store"
 )
 
 // Status implements status.Provider.
@@ -99,7 +100,7 @@ func (l *loop) cacheStatus() status.Cache {
 	}
 	c.Age, _ = l.knowledgeAge()
 	if stats.LastError != nil {
-		c.LastError = stats.LastError.Error()
+		c.LastError = stats.LastError.Error() + "; " + store.Remedy(stats.LastError)
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,22 +47,27 @@ func readOnly(err error) bool {
 	return errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }
 
-// remedy says what to do about an error of the file.
-func remedy(err error) string {
+// is tells whether an error is, or says, what the kernel said: bbolt does not wrap all that it passes on.
+func is(err error, errno unix.Errno) bool {
+	return errors.Is(err, errno) || strings.HasSuffix(err.Error(), ": "+errno.Error())
+}
+
+// Remedy says what to do about an error of the file, like Stats.LastError.
+func Remedy(err error) string {
 	switch {
 	case errors.Is(err, errLocked):
 		return "stop the other process"
-	case errors.Is(err, errNotRegular), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, errNotRegular), is(err, unix.ELOOP), is(err, unix.EISDIR), is(err, unix.ENOTDIR):
 		return "remove what is at the path, or configure another path"
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case is(err, unix.ENOSPC), is(err, unix.EDQUOT):
 		return "free space on the file system"
-	case errors.Is(err, unix.EROFS):
+	case is(err, unix.EROFS):
 		return "mount the file system writable, or configure another path"
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+	case is(err, unix.EACCES), is(err, unix.EPERM):
 		return "let this user write the directory and the file, or configure another path"
-	case errors.Is(err, unix.EIO), errors.As(err, new(*panicError)):
+	case is(err, unix.EIO), errors.As(err, new(*panicError)):
 		return "check the disk and the kernel's log"
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+	case is(err, unix.EMFILE), is(err, unix.ENFILE), is(err, unix.ENOMEM):
 		return "give the process more file descriptors or memory"
 	}
 	return "see the error; it is tried again"

@@ -209,8 +209,14 @@ func TestRemedy(t *testing.T) {
 		unix.EACCES: "let this user write", unix.EROFS: "writable", unix.ENOSPC: "free space", unix.EDQUOT: "free space", unix.EIO: "check the disk",
 		unix.ELOOP: "another path", unix.EMFILE: "descriptors", fmt.Errorf("x: %w", errLocked): "stop the other", unix.EXDEV: "see the error",
 	} {
-		if got := remedy(fmt.Errorf("open: %w", err)); !strings.Contains(got, want) {
+		if got := Remedy(fmt.Errorf("open: %w", err)); !strings.Contains(got, want) {
 			t.Errorf("the remedy of %v is %q", err, got)
+		}
+		if _, ofKernel := err.(unix.Errno); !ofKernel {
+			continue
+		}
+		if got := Remedy(fmt.Errorf("file sync error: %s", err)); !strings.Contains(got, want) { // as bbolt does
+			t.Errorf("the remedy of the text %v is %q", err, got)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (s *Store) commit() {
 	if err != nil {
 		s.front.addOlder(changes)
 		if s.stats.FailedCommits++; s.schedule.backoff == 0 {
-			s.log.Warn("the cache is not written; changes are kept in memory and it is tried again", "path", s.opts.Path, "error", err, "remedy", remedy(err))
+			s.log.Warn("the cache is not written; changes are kept in memory and it is tried again", "path", s.opts.Path, "error", err, "remedy", Remedy(err))
 		}
 		s.stats.LastError = err
 		s.schedule.failed(now)
@@ -163,7 +163,7 @@ func (s *Store) lose(f *file, cause error) {
 	s.mu.Unlock()
 	f.abandon()
 	s.log.Warn("the cache file was lost while in use; what is in the kernel stays, and all objects are asked for again",
-		"path", s.opts.Path, "error", cause, "next", next, "remedy", remedy(cause))
+		"path", s.opts.Path, "error", cause, "next", next, "remedy", Remedy(cause))
 	for _, c := range []chan struct{}{s.lostC, s.wake} {
 		select {
 		case c <- struct{}{}:

@@ -24,7 +24,7 @@ func (s *Store) load() Cached {
 		s.log.Warn(n.message, n.args...)
 	}
 	if err != nil {
-		s.log.Warn("the cache works in memory: a restart without the source will know nothing", "path", s.opts.Path, "error", err, "remedy", remedy(err))
+		s.log.Warn("the cache works in memory: a restart without the source will know nothing", "path", s.opts.Path, "error", err, "remedy", Remedy(err))
 		s.stats.LastError = err
 		s.schedule.failed(time.Now())
 	}
@@ -149,7 +149,7 @@ func openPath(o *Options, take taker) (opened, error) {
 	out.file.db.NoSync = o.noSync
 	if out.kept && found.wasteful() {
 		if compacted, err := compact(out.file, o); err != nil {
-			out.warn("the cache file is larger than it needs to be", "path", o.Path, "error", err, "remedy", remedy(err))
+			out.warn("the cache file is larger than it needs to be", "path", o.Path, "error", err, "remedy", Remedy(err))
 		} else {
 			out.file = compacted
 		}
