@@ -50,6 +50,7 @@ func newClient(cfg *rest.Config) (*client, error) {
 	// Only lists would be compressed: the server does not compress watches. Both machines' time is
 	// dearer than the bytes of the rare list.
 	cfg.DisableCompression = true
+	cfg.Proxy = proxyOf(cfg)
 	cfg.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &guard{rt} })
 	httpClient, err := rest.HTTPClientFor(cfg)

@@ -97,7 +97,7 @@ func readKubeconfig(path string) (*kubeconfig, error) {
 func parseKubeconfig(path string, data []byte) (*rest.Config, []string, error) {
 	config, err := clientcmd.Load(data)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, hideQuoted(err)
 	}
 	for _, c := range config.Clusters {
 		c.LocationOfOrigin = path
@@ -108,13 +108,17 @@ func parseKubeconfig(path string, data []byte) (*rest.Config, []string, error) {
 	if err := clientcmd.ResolveLocalPaths(config); err != nil {
 		return nil, nil, err
 	}
+	if err := checkURLs(config); err != nil {
+		return nil, nil, err
+	}
 	cfg, err := clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // client-go advises a variable that is not read here
 		return nil, nil, errors.New("it names no cluster to connect to")
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, hideSecrets(err, config)
 	}
+	moveUser(cfg)
 	files := []string{path}
 	for _, from := range []struct {
 		file *string
