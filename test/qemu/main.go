@@ -2,7 +2,8 @@
 // program under test/bench, and the cases of test/dataplane. `make test-qemu` runs it.
 //
 // A guest is a machine of package vm and its MiB of memory: arm64:128. If kernel modules follow it lacks
-// these, and it is tried that the program does what is right without them: arm64:512:nft_numgen,xt_recent.
+// these, and it is tried that the program does what is right without them: arm64:512:nft_numgen,xt_recent. If faults follows,
+// its clock is set by years and its table of connections is full.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 
 // allGuests are those that run without arguments.
 var allGuests = []string{"arm64:512", "arm64:128", "armv7:512", "armv6:512",
-	"arm64:512:nf_tables", "arm64:512:nft_numgen", "arm64:512:nft_fib_ipv6", "arm64:512:nft_numgen,xt_statistic"}
+	"arm64:512:faults", "arm64:512:nf_tables", "arm64:512:nft_numgen", "arm64:512:nft_fib_ipv6", "arm64:512:nft_numgen,xt_statistic"}
 
 // casesMiB is the least memory for the cases, whose program has 40 MB.
 const casesMiB = 256
@@ -74,6 +75,7 @@ func run(ctx context.Context, guests []string, cases string) error {
 type guest struct {
 	name, cases string
 	lacks       []string // kernel modules
+	faults      bool     // the machine itself is made to be at fault
 
 	kernel  *vm.Kernel
 	took    time.Duration
@@ -83,7 +85,11 @@ type guest struct {
 func (g *guest) run(ctx context.Context) error {
 	name, mib, _ := strings.Cut(g.name, ":")
 	mib, lacks, _ := strings.Cut(mib, ":")
-	if lacks != "" {
+	switch lacks {
+	case "":
+	case "faults":
+		g.faults, g.cases = true, ""
+	default:
 		g.lacks, g.cases = strings.Split(lacks, ","), ""
 	}
 	machine, err := vm.Find(name)
@@ -148,9 +154,15 @@ func (g *guest) prepare(ctx context.Context, dir string, boot *vm.Boot) error {
 // programs puts what the machine is to run into a folder, and returns the commands.
 func (g *guest) programs(ctx context.Context, files string) (commands []string, err error) {
 	machine := g.kernel.Machine
-	if g.lacks != nil {
-		return []string{"./agent.test -test.run TestModulesThatLack -test.v -binary ./sluice -lacks " + strings.Join(g.lacks, ",")},
-			machine.Build(ctx, filepath.Join(files, "agent.test"), "test", "-c", "./test/agent")
+	tests := ""
+	switch {
+	case g.faults:
+		tests = "-test.run TestClockJumps|TestFullConntrack -own-machine"
+	case g.lacks != nil:
+		tests = "-test.run TestModulesThatLack -lacks " + strings.Join(g.lacks, ",")
+	}
+	if tests != "" {
+		return []string{"./agent.test -test.v -binary ./sluice " + tests}, machine.Build(ctx, filepath.Join(files, "agent.test"), "test", "-c", "./test/agent")
 	}
 	commands = []string{
 		fmt.Sprintf("./bench -binary ./sluice -changes 5 -sizes 100x3 -max-anonymous %d", maxAnonymous),
@@ -199,6 +211,8 @@ func (g *guest) summary(err error) string {
 	switch {
 	case g.cases != "":
 		cases = "cases passed"
+	case g.faults:
+		cases = "right with the machine's faults"
 	case g.lacks != nil:
 		cases = "right without " + strings.Join(g.lacks, " and ")
 	}
