@@ -23,7 +23,15 @@ type nodePlanner struct {
 	nodePorts     proxy.NodePortSelector
 	detection     proxy.DetectionFlags
 	externalIPs   string
-	changed       bool // the node's addresses did
+	server        netip.Addr // the API server's in the kubeconfig, if it is an address
+	changed       bool       // the node's addresses did, or that one
+}
+
+// setServer notes the address by which this node reaches its API server. It can be that of a load balancer before several.
+func (n *nodePlanner) setServer(addr netip.Addr) {
+	if n.server != addr {
+		n.server, n.changed = addr, true
+	}
 }
 
 func newNodePlanner(cfg *config.Config) (nodePlanner, error) {
@@ -66,6 +74,9 @@ func (n *nodePlanner) plan(f proxy.Family, facts *nodeaddr.Facts, object *corev1
 	settings := proxy.Settings{Detection: detection, ServiceCIDRs: serviceCIDRs(f, cidrs)}
 	if n.externalIPs == proxy.ExternalIPsForeign {
 		node.Taken = slices.Concat(settings.ServiceCIDRs, n.detection.ClusterCIDRs, detection.PodCIDRs, apiServers(servers))
+		if n.server.IsValid() {
+			node.Taken = append(node.Taken, netip.PrefixFrom(n.server, n.server.BitLen()))
+		}
 	}
 	return node, settings, why
 }

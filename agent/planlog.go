@@ -29,7 +29,7 @@ func (l *loop) logConflicts() {
 		begun, ended := p.state.ConflictChanges()
 		for _, lost := range byLoser(begun) {
 			what := naming(lost.what)
-			p.log.Warn("two Services claim one address; the older one has it", "conflict", what)
+			p.log.Warn("two Services claim one address; the older one has it, or whose ClusterIP it is", "conflict", what)
 			if l.source != nil {
 				l.warn(l.read(source.Name(lost.name)).svc, reasonConflict, what)
 			}

@@ -55,6 +55,7 @@ func (l *loop) openSource() {
 		// The kubeconfig names no cluster. That its certificate authority is the same is the best that
 		// is known before the server answers: the address is 127.0.0.1 on every k3s node.
 		o.Identity.Facts = map[string][]string{factAuthorities: id.Authorities}
+		l.node.setServer(kube.ServerAddr(l.cfg.Kubeconfig))
 	}
 	l.store, l.cached = store.Open(o)
 	l.tracker.SetKnowledge(l.knowledgeAge)
@@ -78,7 +79,10 @@ func (l *loop) newSource() source.Source {
 	s = kube.New(kube.Options{Kubeconfig: l.cfg.Kubeconfig, NodeName: l.cfg.NodeName, Log: l.log, InStep: func(kind source.Kind, version string) {
 		if id, known := s.Identity(); known {
 			// The kubeconfig was perhaps written only now, or with other authorities.
-			_ = l.do(context.Background(), func() { l.setIdentity(factAuthorities, id.Authorities...) })
+			_ = l.do(context.Background(), func() {
+				l.setIdentity(factAuthorities, id.Authorities...)
+				l.node.setServer(s.Server())
+			})
 		}
 		l.inStep(kind, version)
 	}, Large: func() {

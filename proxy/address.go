@@ -38,10 +38,13 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
+// broadcast is that of every network. Clients of DHCP send to it.
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 // routable tells whether packets can be sent to a from another host: 0.0.0.0,
-// ::, loopback and multicast addresses serve nothing.
+// ::, loopback, multicast and broadcast addresses serve nothing.
 func routable(a netip.Addr) bool {
-	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast()
+	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && a != broadcast
 }
 
 // Loopback is 127.0.0.1 or ::1.

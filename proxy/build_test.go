@@ -200,7 +200,7 @@ func newReplacer(f Family) *strings.Replacer {
 	loopback := f.Loopback().String()
 	pairs := []string{fmt.Sprintf("/%d]", f.Loopback().BitLen()), "/HOST]"}
 	for _, end := range []string{" ", "\"", "\n"} {
-		pairs = append(pairs, loopback+end, "LOOPBACK"+end)
+		pairs = append(pairs, loopback+end, "LOOPBACK"+end, linkLocal[f]+end, "LINKLOCAL"+end)
 	}
 	for kind, format := range addrs[f] {
 		for n := 1; n < 100; n++ {

@@ -29,6 +29,14 @@ type claimant struct {
 	route *Route
 }
 
+// rank is 0 for a ClusterIP, else 1.
+func (c *claimant) rank() int {
+	if c.route.Kind == ClusterIP {
+		return 0
+	}
+	return 1
+}
+
 // claimFrontends moves the claims of a Service from those of its old plan to
 // those of its new one, which is in s.plans already.
 func (s *State) claimFrontends(d *Delta, name ServiceName, old, new *ServicePlan) {
@@ -99,11 +107,14 @@ func (s *State) release(d *Delta, name ServiceName, f Frontend) {
 	}
 }
 
-// elect gives a contested frontend to the oldest of its claimants.
+// elect gives a contested frontend to the oldest of its claimants, but first to one whose ClusterIP it is: the API server gives that to
+// one Service alone, while externalIPs can name it before there is such a Service.
 func (s *State) elect(d *Delta, f Frontend) {
 	s.conflictsMoved = true
 	claimants := s.contested[f]
-	holder := slices.MinFunc(claimants, func(a, b claimant) int { return OlderFirst(s.plans[a.name], s.plans[b.name]) })
+	holder := slices.MinFunc(claimants, func(a, b claimant) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), OlderFirst(s.plans[a.name], s.plans[b.name]))
+	})
 	if len(claimants) == 1 {
 		delete(s.contested, f)
 	}
@@ -124,7 +135,7 @@ func (s *State) setRoute(d *Delta, f Frontend, r *Route) {
 }
 
 // Conflicts lists the frontends that several Services or several ports of one
-// Service claim, sorted. The oldest Service has such a frontend, between Services of the
+// Service claim, sorted. The Service whose ClusterIP it is has such a frontend, else the oldest, between Services of the
 // same age the first by name, within a Service the first port.
 func (s *State) Conflicts() []Conflict {
 	var list []Conflict

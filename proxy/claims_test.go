@@ -8,17 +8,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// claimPlan reads "name@created: frontend[=port] ..." into a plan whose frontends are ext addresses.
+// claimPlan reads "name@created: frontend[=port] ..." into a plan whose frontends are externalIPs; "own-" before one makes it the ClusterIP.
 func claimPlan(f Family, s string) *ServicePlan {
 	head, frontends, _ := strings.Cut(s, ":")
 	name, created, _ := strings.Cut(head, "@")
 	plan := &ServicePlan{Name: ServiceName{"shop", name}}
 	fmt.Sscanf(created, "%d", &plan.Created)
 	for _, word := range strings.Fields(frontends) {
+		kind := ExternalIP
+		if own, ok := strings.CutPrefix(word, "own-"); ok {
+			word, kind = own, ClusterIP
+		}
 		addr, port, _ := strings.Cut(word, "=")
 		plan.Frontends = append(plan.Frontends, FrontendRoute{
 			Frontend{ipAddr(f, addr), 80, TCP},
-			&Route{Port: ServicePortName{plan.Name, port, TCP}, Kind: ExternalIP, Pool: &Pool{}},
+			&Route{Port: ServicePortName{plan.Name, port, TCP}, Kind: kind, Pool: &Pool{}},
 		})
 	}
 	return plan
@@ -50,6 +54,12 @@ func TestClaims(t *testing.T) {
 		{"of the same age, by name", []step{
 			{do: "b@5: ext1", delta: "ext1:80/TCP: none => shop/b []"},
 			{do: "a@5: ext1", delta: "ext1:80/TCP: shop/b [] => shop/a []", begun: "ext1:80/TCP of shop/b belongs to shop/a"},
+		}},
+		{"a younger one whose ClusterIP it is", []step{
+			{do: "a@5: cluster1", delta: "cluster1:80/TCP: none => shop/a []"},
+			{do: "b@7: own-cluster1", delta: "cluster1:80/TCP: shop/a [] => shop/b []", begun: "cluster1:80/TCP of shop/a belongs to shop/b"},
+			{do: "c@6: own-cluster1", delta: "cluster1:80/TCP: shop/b [] => shop/c []",
+				begun: "cluster1:80/TCP of shop/a belongs to shop/c cluster1:80/TCP of shop/b belongs to shop/c", ended: "cluster1:80/TCP of shop/a belongs to shop/b"},
 		}},
 		{"three", []step{
 			{do: "a@5: ext1", delta: "ext1:80/TCP: none => shop/a []"},

@@ -102,7 +102,8 @@ func (p *planner) sliceHosts(slice *discoveryv1.EndpointSlice) []host {
 			first = ep.Addresses[0] // all addresses of an endpoint are one host: the API says to use the first
 		}
 		addr, ok := parseAddr(first)
-		if !ok || FamilyOf(addr) != p.node.Family || !routable(addr) {
+		// Link-local addresses, such as a cloud's 169.254.169.254, are another host on each node. API servers refuse them.
+		if !ok || FamilyOf(addr) != p.node.Family || !routable(addr) || addr.IsLinkLocalUnicast() {
 			if bad == 0 {
 				firstBad = first
 			}

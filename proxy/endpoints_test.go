@@ -154,6 +154,8 @@ func TestWhichSlices(t *testing.T) {
 			change: func(_ Family, s *discoveryv1.EndpointSlice) {
 				s.Endpoints[0].Addresses[0], s.Endpoints[1].Addresses[0] = "one", "two"
 			}},
+		{name: "link-local", want: "[pod2:8080]", ignored: `EndpointSlice a: 1 of 2 endpoints have no usable IPvX address, the first of them "LINKLOCAL"`,
+			change: func(f Family, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = linkLocal[f] }},
 		{name: "loopback", want: "[pod2:8080]", ignored: `EndpointSlice a: 1 of 2 endpoints have no usable IPvX address, the first of them "LOOPBACK"`,
 			change: func(f Family, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = f.Loopback().String() }},
 	} {
@@ -206,3 +208,5 @@ func TestTenThousandEndpoints(t *testing.T) {
 		}
 	}
 }
+
+var linkLocal = map[Family]string{IPv4: "169.254.169.254", IPv6: "fe80::1"}

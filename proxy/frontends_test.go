@@ -98,3 +98,26 @@ func TestExternalIPs(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressesOfNobody: an address that no one host has is served to nobody, whatever a Service says.
+func TestAddressesOfNobody(t *testing.T) {
+	for f, list := range map[Family][]string{
+		IPv4: {"0.0.0.0", "127.0.0.1", "127.9.9.9", "224.0.0.1", "239.1.2.3", "255.255.255.255", "::ffff:127.0.0.1"},
+		IPv6: {"::", "::1", "ff02::1", "fe80::1%eth0"},
+	} {
+		for _, addr := range list {
+			svc := testService(f)
+			svc.Spec.ExternalIPs = []string{addr}
+			svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addr}}
+			plan := PlanService(testNode(f), svc, nil, nil)
+			for _, fr := range plan.Frontends {
+				if fr.Route.Kind == ExternalIP || fr.Route.Kind == LoadBalancerIP {
+					t.Errorf("%s is served: %v", addr, fr.Frontend)
+				}
+			}
+			if len(plan.Ignored) != 2 {
+				t.Errorf("%s: ignored %q", addr, plan.Ignored)
+			}
+		}
+	}
+}

@@ -3,7 +3,11 @@ package kube
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 )
 
 // Identity is what can be known of a cluster without speaking to it, so that a cache of
@@ -32,6 +36,32 @@ func ReadIdentity(kubeconfig string) (Identity, error) {
 		return Identity{}, err
 	}
 	return k.identity, nil
+}
+
+// ServerAddr reads the API server's address from a kubeconfig; "" is looked for as a Source does. It is invalid
+// if there is none yet, or a name in its place.
+func ServerAddr(kubeconfig string) netip.Addr {
+	path, err := findKubeconfig(kubeconfig)
+	if err != nil {
+		return netip.Addr{}
+	}
+	k, err := readKubeconfig(path)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return serverAddr(k.rest.Host)
+}
+
+// serverAddr is the address in a kubeconfig's server, a URL or HOST:PORT; invalid if there is a name.
+func serverAddr(host string) netip.Addr {
+	if u, err := url.Parse(host); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	addr, _ := netip.ParseAddr(strings.Trim(host, "[]"))
+	return addr.Unmap()
 }
 
 // identify makes the identity of a bundle of authorities.

@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -87,6 +88,15 @@ func (s *Source) Identity() (Identity, bool) {
 		return Identity{}, false
 	}
 	return k.identity, true
+}
+
+// Server returns the address of the server that is followed, as the kubeconfig has it; invalid before one was read, or if it has a name.
+func (s *Source) Server() netip.Addr {
+	k := s.using.Load()
+	if k == nil {
+		return netip.Addr{}
+	}
+	return serverAddr(k.rest.Host)
 }
 
 // Run implements source.Source. It returns when ctx ends, or with the sink's error: what the sink

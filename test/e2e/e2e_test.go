@@ -48,6 +48,7 @@ func TestEndToEnd(t *testing.T) {
 		{"certificate", testCertificate},
 		{"older etcd", testOlderEtcd},
 		{"large cache", testLargeCache},
+		{"takeover", testTakeover},
 		{"churn", testChurn},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newEnv(t, c)) })
