@@ -30,10 +30,12 @@ func (o *oversized) DeepCopyObject() runtime.Object { return o }
 // Size is that of its encoding.
 func (o *oversized) Size() int { return int(o.size) }
 
+// tooLargeObject is what the log says of one, and docs/install.md.
+const tooLargeObject = "an object is left out: it is too large; what was known of it before stays"
+
 // tell writes into the log what is left out.
 func (o *oversized) tell(log *slog.Logger, kind source.Kind) {
-	log.Warn("an object is left out: it is too large; what was known of it before stays", "kind", string(kind),
-		"namespace", o.Namespace, "name", o.Name.Name, "bytes", o.size, "limit", maxObject)
+	log.Warn(tooLargeObject, "kind", string(kind), "namespace", o.Namespace, "name", o.Name.Name, "bytes", o.size, "limit", maxObject)
 }
 
 // skipOversized reads an object of size bytes, or what has one at the place that head finds, and keeps its name.
