@@ -146,6 +146,8 @@ func (o Options) explain(err error) error {
 		return fmt.Errorf("nftables: %w; run as root or with CAP_NET_ADMIN", err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
 		return fmt.Errorf("nftables: %w; the kernel lacks nf_tables for %s (CONFIG_NF_TABLES_%s)", err, o.Family, o.Family)
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EMSGSIZE):
+		return fmt.Errorf("nftables: %w; the kernel has not the memory for these rules: free some, or have fewer Services and endpoints", err)
 	}
 	return err
 }

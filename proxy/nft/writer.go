@@ -177,7 +177,7 @@ func (w *Writer) Apply(_ context.Context, d *proxy.Delta) (proxy.Stats, error) {
 	}
 	stats := b.stats
 	if err := w.commit(b); err != nil {
-		return proxy.Stats{}, err
+		return proxy.Stats{}, w.opts.explain(err)
 	}
 	if wrong != nil {
 		if err := w.forget(wrong); err != nil {
