@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,62 +14,90 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxSeeds is how many operations etcd takes in one transaction (its --max-txn-ops).
-const maxSeeds = 128
+// What etcd takes in one transaction: operations (--max-txn-ops), and bytes, with room for what is around them (--max-request-bytes).
+const (
+	maxOperations = 128
+	maxBytes      = 1 << 20
+)
+
+// put is a key of etcd and its value, in the JSON of its gateway.
+type put struct {
+	Key   []byte `json:"key"`
+	Value []byte `json:"value"`
+}
 
 // Seed puts new Services with a ClusterIP, and EndpointSlices, into etcd as they are, behind the server's back. The server gives out
 // each ClusterIP in a time that grows with the number of those that are given: it would take an hour for 30,000.
 func (c *Cluster) Seed(ctx context.Context, objs ...Object) error {
-	type put struct {
-		Key   []byte `json:"key"`
-		Value []byte `json:"value"`
+	var puts []put
+	size := 0
+	for _, obj := range objs {
+		p, err := seedOf(obj)
+		if err != nil {
+			return err
+		}
+		if len(puts) == maxOperations || size+len(p.Value) > maxBytes {
+			if err := c.putAll(ctx, puts); err != nil {
+				return err
+			}
+			puts, size = nil, 0
+		}
+		puts, size = append(puts, p), size+len(p.Value)
 	}
+	return c.putAll(ctx, puts)
+}
+
+// seedOf is an object as etcd has it, with the keys of the server's packages registry/core/rest and registry/discovery/rest.
+func seedOf(obj Object) (put, error) {
+	if _, _, err := paths(obj); err != nil {
+		return put{}, err
+	}
+	var key string
+	switch o := obj.(type) {
+	case *corev1.Service:
+		key = "/registry/services/specs/"
+		o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
+	case *discoveryv1.EndpointSlice:
+		key = "/registry/endpointslices/"
+	default:
+		return put{}, fmt.Errorf("%T: nobody knows where etcd has it", obj)
+	}
+	obj.SetUID(types.UID("seed-" + obj.GetName()))
+	obj.SetCreationTimestamp(metav1.Now())
+	value, err := json.Marshal(obj)
+	return put{[]byte(key + namespace(obj) + "/" + obj.GetName()), value}, err
+}
+
+// putAll is one transaction.
+func (c *Cluster) putAll(ctx context.Context, puts []put) error {
 	type operation struct {
 		Put put `json:"request_put"`
 	}
-	for some := range slices.Chunk(objs, maxSeeds) {
-		var txn struct {
-			Success []operation `json:"success"`
-		}
-		for _, obj := range some {
-			if _, _, err := paths(obj); err != nil {
-				return err
-			}
-			var key string // as registry/core/rest and registry/discovery/rest have it
-			switch o := obj.(type) {
-			case *corev1.Service:
-				key = "/registry/services/specs/"
-				o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
-			case *discoveryv1.EndpointSlice:
-				key = "/registry/endpointslices/"
-			default:
-				return fmt.Errorf("%T: nobody knows where etcd has it", obj)
-			}
-			obj.SetUID(types.UID("seed-" + obj.GetName()))
-			obj.SetCreationTimestamp(metav1.Now())
-			value, err := json.Marshal(obj)
-			if err != nil {
-				return err
-			}
-			txn.Success = append(txn.Success, operation{put{[]byte(key + namespace(obj) + "/" + obj.GetName()), value}})
-		}
-		body, err := json.Marshal(txn)
-		if err != nil {
-			return err
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcd+"/v3/kv/txn", bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		resp, err := c.client.Do(req)
-		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("put objects into etcd: %s %s: %w", resp.Status, text, err)
-		}
+	var txn struct {
+		Success []operation `json:"success"`
+	}
+	for _, p := range puts {
+		txn.Success = append(txn.Success, operation{p})
+	}
+	body, err := json.Marshal(txn)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcd+"/v3/kv/txn", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = &StatusError{resp.StatusCode, string(text)}
+	}
+	if err != nil {
+		return fmt.Errorf("put objects into etcd: %w", err)
 	}
 	return nil
 }
