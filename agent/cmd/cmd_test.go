@@ -120,6 +120,8 @@ func TestExitCodes(t *testing.T) {
 		{"cleanup --socket " + healthy, 1, "another sluice agent"},
 		{"explain 10.43.0.1:80 --from host --proto udp --socket " + healthy, 0, ""},
 		{"explain nonsense --socket " + healthy, 1, "that is nonsense"},
+		{"explain web --from mars --socket " + healthy, 2, `"mars" is no sender`},
+		{"explain web --proto icmp --socket " + healthy, 2, `protocol "icmp" is none of tcp`},
 		{"explain web --socket " + none, 3, "no sluice agent is running"},
 		{"explain --socket " + healthy, 2, "say what to explain"},
 		{"explain a b --socket " + healthy, 2, `"b"`},

@@ -60,6 +60,9 @@ func Explain() *cli.Command {
 				return unexpectedArgument(c.Args().Get(1))
 			}
 			q := status.Question{Target: c.Args().First(), From: from.last(), Protocol: protocol.last(), Live: live.on()}
+			if err := q.Check(); err != nil {
+				return usageError(err)
+			}
 			paths, err := explain(c, flags, func(a answerer) ([]status.Path, error) { return a.Explain(c.Context, q) })
 			if err != nil {
 				return askError(err)

@@ -25,6 +25,9 @@ const maxAnswers = 256
 
 // Explain answers a question. What is wrong with the question is a *status.QuestionError.
 func Explain(ctx context.Context, q status.Question, views []View, lookup Lookup) ([]Answer, error) {
+	if err := q.Check(); err != nil {
+		return nil, &status.QuestionError{Text: err.Error()}
+	}
 	all, err := destinations(&q, views)
 	if err != nil {
 		return nil, &status.QuestionError{Text: err.Error()}

@@ -23,24 +23,19 @@ func (d *destination) route() *proxy.Route { return d.view.State.Route(d.fronten
 // protocols are what a Question may name, in the order of their answers.
 var protocols = [...]proxy.Protocol{proxy.TCP, proxy.UDP, proxy.SCTP}
 
-func parseProtocol(s string) (proxy.Protocol, error) {
+// parseProtocol returns 0 for any protocol.
+func parseProtocol(s string) proxy.Protocol {
 	for _, p := range protocols {
 		if strings.EqualFold(p.String(), s) {
-			return p, nil
+			return p
 		}
 	}
-	if s == "" {
-		return 0, nil
-	}
-	return 0, fmt.Errorf("protocol %q is none of tcp, udp and sctp", s)
+	return 0
 }
 
-// destinations finds out what a question is about.
+// destinations finds out what a question is about that Check finds nothing wrong with.
 func destinations(q *status.Question, views []View) ([]destination, error) {
-	protocol, err := parseProtocol(q.Protocol)
-	if err != nil {
-		return nil, err
-	}
+	protocol := parseProtocol(q.Protocol)
 	if to, err := netip.ParseAddrPort(q.Target); err == nil {
 		return atAddress(views, netip.AddrPortFrom(to.Addr().Unmap(), to.Port()), protocol)
 	}

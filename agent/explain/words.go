@@ -53,7 +53,7 @@ func (v *View) sender(from string, r *proxy.Route) (sender, error) {
 	}
 	a, err := netip.ParseAddr(from)
 	if err != nil {
-		return sender{}, fmt.Errorf("%q is no sender: it can be pod, host, outside or an address", from)
+		return sender{}, err
 	}
 	if a = a.Unmap(); proxy.FamilyOf(a) != v.State.Family() {
 		return sender{}, fmt.Errorf("%v cannot send to an %v address", a, v.State.Family())

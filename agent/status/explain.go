@@ -22,6 +22,23 @@ type Question struct {
 	Live bool
 }
 
+// Check tells what is wrong with a question whatever the Services are.
+func (q Question) Check() error {
+	switch strings.ToLower(q.Protocol) {
+	case "", "tcp", "udp", "sctp":
+	default:
+		return fmt.Errorf("protocol %q is none of tcp, udp and sctp", q.Protocol)
+	}
+	switch q.From {
+	case "", "pod", "host", "outside":
+		return nil
+	}
+	if _, err := netip.ParseAddr(q.From); err != nil {
+		return fmt.Errorf("%q is no sender: it can be pod, host, outside or an address", q.From)
+	}
+	return nil
+}
+
 // QuestionError says what is wrong with a Question.
 type QuestionError struct{ Text string }
 
