@@ -103,7 +103,8 @@ func OpenOffline(ctx context.Context, cfg config.Config, o OfflineOptions) (_ *O
 	}
 	off.loop, l.offline, l.elsewhere = l, true, o.NoKernel
 	if o.Wait == 0 && !l.cached.Complete {
-		return nil, &NoObjectsError{fmt.Sprintf("the cache in %s cannot be used: %s", was, l.cached.Why)}
+		return nil, &NoObjectsError{fmt.Sprintf("the cache in %s cannot be used: %s; of the options that an agent was started with, as --manifests or --data-dir, "+
+			"this command knows those in the configuration file", was, l.cached.Why)}
 	}
 	off.why = l.chooseMode(ctx)
 	off.openFamilies()

@@ -25,13 +25,14 @@ func Explain() *cli.Command {
 		Description: "TARGET is NAMESPACE/SERVICE[:PORT] or SERVICE[:PORT], with a port's name or\n" +
 			"number, an ADDRESS:PORT (also a node's address, or this NODE's name, and a\n" +
 			"NodePort), or the ADDRESS of a Service or an endpoint.\n\n" +
-			"Shows what the running agent's rules do with the\n" +
-			"first packet of a connection: which Service has the address, which endpoints\n" +
-			"are chosen from, why the others are not, which source address they see, and\n" +
-			"the rules that do it: as they are planned, or with --live as the kernel has them.\n\n" +
+			"Says what becomes of the first packet of a connection: which Service has the\n" +
+			"address, which endpoints are chosen from, why the others are not, and which\n" +
+			"source address they see. Below \"by\" are the rules that do it, for those who know\n" +
+			"nft or iptables: as they are planned, or with --live as the kernel has them.\n" +
+			"Last comes what firewalls of other programs do with the packet.\n\n" +
 			"While no agent is running its cache is explained, or the manifests that its\n" +
-			"configuration names. With --manifests no agent is asked, and neither a kernel nor\n" +
-			"root is needed: --hostname-override names the node that it is about.\n\n" +
+			"configuration names. With --manifests no agent is asked, and neither a kernel\n" +
+			"nor root is needed: --hostname-override names the node that it is about.\n\n" +
 			"Exit codes: 0 success, 1 nothing to explain or no answer, or with --live the\n" +
 			"kernel does something else, 2 wrong arguments, 3 no agent is running, and there\n" +
 			"is no cache.\n\n" +

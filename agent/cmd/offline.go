@@ -50,6 +50,9 @@ func offline[T any](c *cli.Context, cfg config.Config, o agent.OfflineOptions, w
 	}
 	defer func() { err = errors.Join(err, off.Close()) }()
 	fmt.Fprintf(c.App.ErrWriter, "sluice: %sanswered from %s\n", why, off.From(c.Context))
+	if s, err := off.Status(c.Context); err == nil && !s.NodeKnown {
+		fmt.Fprintf(c.App.ErrWriter, "sluice: there is no Node %s in it: its zone and, without --cluster-cidr, its pods' range are unknown; --hostname-override names another\n", s.Node)
+	}
 	for _, p := range off.Problems(c.Context) {
 		fmt.Fprintf(c.App.ErrWriter, "sluice: %s: %s\n", p.Where, p.Reason)
 	}

@@ -118,7 +118,7 @@ func Options() []Option {
 			Usage: "serve profiles of this process at /debug/pprof/ beside the metrics",
 			set:   setBool(func(c *Config) *bool { return &c.Profiling })},
 		{Name: "socket", Placeholder: "PATH", Default: DefaultSocket,
-			Usage: "unix socket that `sluice status` and `sluice get` ask the agent on",
+			Usage: "unix socket on which the other commands ask the agent",
 			set:   text(func(c *Config) *string { return &c.Socket })},
 
 		{Name: fileOption, Placeholder: "FILE", Default: DefaultFile,

@@ -105,22 +105,30 @@ spec: {clusterIP: 10.96.0.300, ports: [{port: 80}]}
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", filepath.Join(dir, "sluice"), "explain", "web", "-o", "json",
-		"--manifests", filepath.Join(dir, "manifests"), "--hostname-override", "far", "--config", filepath.Join(dir, "config.yaml"))
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
+	explain := func(node string) (out []byte, errs string, err error) {
+		cmd := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", filepath.Join(dir, "sluice"), "explain", "web", "-o", "json",
+			"--manifests", filepath.Join(dir, "manifests"), "--hostname-override", node, "--config", filepath.Join(dir, "config.yaml"))
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err = cmd.Output()
+		return out, said.String(), err
+	}
+	out, errs, err := explain("far")
 	var l status.List[status.Path]
 	if err != nil || json.Unmarshal(out, &l) != nil || len(l.Items) != 2 {
-		t.Fatalf("%v: %s%s", err, out, errs.String())
+		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	if to := l.Items[1].To[0]; to != "198.51.100.9:30080/TCP" || len(l.Items[1].Endpoints) != 1 || l.Items[1].BlockError != "" {
 		t.Errorf("%+v", l.Items[1])
 	}
 	for _, want := range []string{"answered from manifests", "objects.yaml", "10.96.0.300"} {
-		if !strings.Contains(errs.String(), want) {
-			t.Errorf("no %q in %s", want, errs.String())
+		if !strings.Contains(errs, want) {
+			t.Errorf("no %q in %s", want, errs)
 		}
+	}
+	const unknown = "there is no Node farther in it"
+	if _, other, err := explain("farther"); err != nil || !strings.Contains(other, unknown) || strings.Contains(errs, "there is no Node") {
+		t.Errorf("with a Node of the name: %sof a name that no Node has, %v: %s", errs, err, other)
 	}
 }
 
