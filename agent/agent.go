@@ -128,7 +128,7 @@ func post[T any](ctx context.Context, to chan<- T, message T) {
 
 func newLoop(cfg config.Config, planner nodePlanner, log *slog.Logger) *loop {
 	l := &loop{
-		cfg: cfg, log: log, started: time.Now(), node: planner,
+		cfg: cfg, log: log, started: time.Now(), node: planner, budget: newBudget(ram()),
 		tracker: health.NewTracker(2*cfg.SyncPeriod, nil),
 		batches: make(chan batch), addrs: make(chan nodeaddr.Facts), foreign: make(chan foreignChange), calls: make(chan func()),
 		restart: make(chan struct{}, 1), ended: make(chan struct{}),

@@ -45,6 +45,7 @@ type loop struct {
 	problems  []source.Problem
 	proxiers  []*proxier
 	node      nodePlanner
+	budget    budget
 	tracker   *health.Tracker
 	metrics   *metrics.Recorder
 	notifier  *notify.Notifier

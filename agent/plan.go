@@ -36,6 +36,7 @@ func (l *loop) plan() {
 			l.planService(l.read(name))
 		}
 	}
+	l.settleBudget(time.Now())
 	if all || len(l.dirty.Services) > 0 {
 		l.logConflicts()
 	}
@@ -100,14 +101,58 @@ func (l *loop) planService(s stored) {
 	now := time.Now()
 	name := proxy.ServiceName(s.name)
 	delete(l.rates.endpoints, name)
-	for _, p := range l.proxiers {
-		var plan *proxy.ServicePlan
-		if s.svc != nil {
-			plan = proxy.PlanService(&p.node, s.svc, s.slices, p.slots)
+	plans := make([]*proxy.ServicePlan, len(l.proxiers))
+	var created, weight int64
+	for i, p := range l.proxiers {
+		if s.svc == nil {
+			continue
 		}
-		l.logIgnored(p, s.svc, plan)
+		if plans[i] = proxy.PlanService(&p.node, s.svc, s.slices, p.slots); plans[i] != nil {
+			created = plans[i].Created
+			weight += weigh(plans[i])
+		}
+	}
+	left, evicted := l.budget.set(name, created, weight)
+	for i, p := range l.proxiers {
+		plan := plans[i]
+		if left && plan != nil {
+			if old := p.state.Plan(name); old == nil || len(old.Frontends) > 0 {
+				l.warn(s.svc, reasonNotServed, notFitting)
+			}
+			plan = leftOut(plan)
+		} else {
+			l.logIgnored(p, s.svc, plan)
+		}
 		p.set(name, plan, now)
 		p.publisher.plan(name, p.state.Plan(name))
+	}
+	l.leaveOut(evicted, now)
+}
+
+// leaveOut takes away what is planned for Services that do not fit into the memory any more.
+func (l *loop) leaveOut(names []proxy.ServiceName, now time.Time) {
+	for _, name := range names {
+		for _, p := range l.proxiers {
+			if plan := p.state.Plan(name); plan != nil {
+				p.set(name, leftOut(plan), now)
+				p.publisher.plan(name, p.state.Plan(name))
+			}
+		}
+	}
+}
+
+// settleBudget plans Services that fit into the memory by now, and tells of those that do not.
+func (l *loop) settleBudget(now time.Time) {
+	admitted, evicted := l.budget.settle()
+	l.leaveOut(evicted, now)
+	for _, name := range admitted {
+		l.planService(l.read(source.Name(name)))
+	}
+	if l.budget.fresh > 0 {
+		l.log.Error("Services are not served: all together need more memory than this agent may use; older ones go on",
+			"not served", len(l.budget.left), "new among them", l.budget.fresh, "served", len(l.budget.served),
+			"remedy", "delete what is not needed, or raise GOMEMLIMIT and MemoryMax in the unit; status has their names")
+		l.budget.fresh = 0
 	}
 }
 
