@@ -99,6 +99,9 @@ func (s *State) Route(f Frontend) *Route { return s.routes[f] }
 // Routes goes through all frontends, each with the route of the Service that has it, in no order.
 func (s *State) Routes() iter.Seq2[Frontend, *Route] { return maps.All(s.routes) }
 
+// Frontends counts those that have a route.
+func (s *State) Frontends() int { return len(s.routes) }
+
 // ClusterIPs goes through the ClusterIPs of all Services, each once, in no order.
 func (s *State) ClusterIPs() iter.Seq[netip.Addr] { return maps.Keys(s.clusterIPs) }
 

@@ -7,14 +7,14 @@ import (
 )
 
 // planTally is what one plan adds to the gauges.
-type planTally struct{ services, frontends, endpoints, noLocalInternal, noLocalExternal int }
+type planTally struct{ services, endpoints, noLocalInternal, noLocalExternal int }
 
 // tally counts a plan; nil counts for nothing.
 func tally(p *proxy.ServicePlan) planTally {
 	if p == nil {
 		return planTally{}
 	}
-	t := planTally{services: 1, frontends: len(p.Frontends)}
+	t := planTally{services: 1}
 	for i := 0; i < len(p.Frontends); {
 		i += t.addPort(p.Frontends[i:])
 	}
@@ -47,7 +47,7 @@ func (t *planTally) addPort(from []proxy.FrontendRoute) (frontends int) {
 	return frontends
 }
 
-// planGauges are what all plans of a family come to.
+// planGauges are what all plans of a family come to. Frontends that several claim count once there.
 type planGauges struct{ services, frontends, endpoints, noLocalInternal, noLocalExternal *metrics.Gauge }
 
 func (g *planGauges) add(t planTally, times int) {
@@ -57,7 +57,7 @@ func (g *planGauges) add(t planTally, times int) {
 	for _, one := range [...]struct {
 		gauge *metrics.Gauge
 		n     int
-	}{{g.services, t.services}, {g.frontends, t.frontends}, {g.endpoints, t.endpoints}, {g.noLocalInternal, t.noLocalInternal}, {g.noLocalExternal, t.noLocalExternal}} {
+	}{{g.services, t.services}, {g.endpoints, t.endpoints}, {g.noLocalInternal, t.noLocalInternal}, {g.noLocalExternal, t.noLocalExternal}} {
 		one.gauge.Add(float64(one.n * times))
 	}
 }

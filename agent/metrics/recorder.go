@@ -127,9 +127,10 @@ func (r *Recorder) SetSource(synced bool, problems int) {
 	r.source.problems.Set(float64(problems))
 }
 
-// Planned notes that a Service's plan took the place of another; nil for none.
-func (r *Recorder) Planned(f proxy.Family, old, plan *proxy.ServicePlan) {
+// Planned notes that a Service's plan took the place of another, nil for none, and how many frontends all have then.
+func (r *Recorder) Planned(f proxy.Family, old, plan *proxy.ServicePlan, frontends int) {
 	if m := r.of(f); m != nil {
+		m.plans.frontends.Set(float64(frontends))
 		m.plans.add(tally(old), -1)
 		m.plans.add(tally(plan), 1)
 	}

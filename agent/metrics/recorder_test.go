@@ -212,22 +212,22 @@ func TestPlans(t *testing.T) {
 			proxy.Route{Port: port("a"), Pool: pool(3)},
 			proxy.Route{Port: port("a"), Kind: proxy.NodePort, Pool: pool(3)},
 			proxy.Route{Port: port("b"), Pool: pool(2)},
-		), planTally{services: 1, frontends: 3, endpoints: 5}},
+		), planTally{services: 1, endpoints: 5}},
 		{"no endpoints at all are not a matter of policy", plan(
 			proxy.Route{Port: port("a"), Pool: pool(0)},
 			proxy.Route{Port: port("a"), Kind: proxy.NodePort, Pool: pool(0), LocalPool: pool(0)},
-		), planTally{services: 1, frontends: 2}},
+		), planTally{services: 1}},
 		{"internalTrafficPolicy Local", plan(
 			proxy.Route{Port: port("a"), Pool: pool(0), WhenEmpty: proxy.Drop},
 			proxy.Route{Port: port("a"), Kind: proxy.NodePort, Pool: pool(4)},
-		), planTally{services: 1, frontends: 2, endpoints: 4, noLocalInternal: 1}},
+		), planTally{services: 1, endpoints: 4, noLocalInternal: 1}},
 		{"externalTrafficPolicy Local, two ports", plan(
 			proxy.Route{Port: port("a"), Pool: pool(4)},
 			proxy.Route{Port: port("a"), Kind: proxy.NodePort, Pool: pool(4), LocalPool: pool(0), WhenEmpty: proxy.Drop},
 			proxy.Route{Port: port("a"), Kind: proxy.LoadBalancerIP, Pool: pool(4), LocalPool: pool(0), WhenEmpty: proxy.Drop},
 			proxy.Route{Port: port("b"), Kind: proxy.NodePort, Pool: pool(4), LocalPool: pool(0), WhenEmpty: proxy.Drop},
 			proxy.Route{Port: port("c"), Kind: proxy.NodePort, Pool: pool(4), LocalPool: pool(1), WhenEmpty: proxy.Drop},
-		), planTally{services: 1, frontends: 5, endpoints: 12, noLocalExternal: 2}},
+		), planTally{services: 1, endpoints: 12, noLocalExternal: 2}},
 	}
 	r := newRecorder(t, newClock())
 	var sum planTally
@@ -235,14 +235,13 @@ func TestPlans(t *testing.T) {
 		if got := tally(test.plan); got != test.want {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
-		r.Planned(proxy.IPv6, nil, test.plan)
+		r.Planned(proxy.IPv6, nil, test.plan, 7)
 		sum.services += test.want.services
-		sum.frontends += test.want.frontends
 		sum.endpoints += test.want.endpoints
 		sum.noLocalInternal += test.want.noLocalInternal
 		sum.noLocalExternal += test.want.noLocalExternal
 	}
-	r.Planned(proxy.IPv6, tests[2].plan, nil)
+	r.Planned(proxy.IPv6, tests[2].plan, nil, 4)
 	if services, endpoints := r.Served(); services != sum.services-1 || endpoints != sum.endpoints-5 {
 		t.Errorf("%d Services with %d endpoints are served, want %d and %d", services, endpoints, sum.services-1, sum.endpoints-5)
 	}
@@ -250,7 +249,7 @@ func TestPlans(t *testing.T) {
 	check(t, "all but one", r, names, map[string]float64{
 		`sluice_services{ip_family="IPv4"}`: 0, `sluice_frontends{ip_family="IPv4"}`: 0, `sluice_endpoints{ip_family="IPv4"}`: 0,
 		`sluice_services{ip_family="IPv6"}`:                       float64(sum.services - 1),
-		`sluice_frontends{ip_family="IPv6"}`:                      float64(sum.frontends - 3),
+		`sluice_frontends{ip_family="IPv6"}`:                      4,
 		`sluice_endpoints{ip_family="IPv6"}`:                      float64(sum.endpoints - 5),
 		names[3] + `{traffic_policy="internal",ip_family="IPv4"}`: 0, names[3] + `{traffic_policy="external",ip_family="IPv4"}`: 0,
 		names[3] + `{traffic_policy="internal",ip_family="IPv6"}`: float64(sum.noLocalInternal),
@@ -295,7 +294,7 @@ func TestNothingToRecord(t *testing.T) {
 	for _, r := range []*Recorder{nil, only4} {
 		r.Received(slice("a", discoveryv1.AddressTypeIPv6, time.Now().Add(time.Hour)), true)
 		r.SetSource(true, 0)
-		r.Planned(proxy.IPv6, nil, &proxy.ServicePlan{})
+		r.Planned(proxy.IPv6, nil, &proxy.ServicePlan{}, 0)
 		r.Queued(proxy.IPv6)
 		r.Synced(proxy.IPv6, true, time.Second, nil)
 		r.InStep(proxy.IPv6)
@@ -336,7 +335,7 @@ func TestConcurrent(t *testing.T) {
 		r.Received(slice("a", discoveryv1.AddressTypeIPv4, time.Now().Add(time.Hour)), true)
 		r.Queued(proxy.IPv4)
 		r.Synced(proxy.IPv4, false, time.Millisecond, nil)
-		r.Planned(proxy.IPv4, nil, &proxy.ServicePlan{})
+		r.Planned(proxy.IPv4, nil, &proxy.ServicePlan{}, 0)
 		r.SetSource(true, 1)
 	}
 	close(stop)

@@ -69,6 +69,13 @@ func TestMetrics(t *testing.T) {
 	awaitMetric(t, node, "sluice_source_synced", is(1))
 	awaitMetric(t, node, `sluice_objects{kind="EndpointSlice"}`, is(2))
 
+	// What two Services claim counts once.
+	c.write("younger.yaml", service("younger", "vip2", nodePorts), endpoints("younger", "pod2"))
+	awaitMetric(t, node, `sluice_services{ip_family="IPv4"}`, is(2))
+	awaitMetric(t, node, `sluice_frontends{ip_family="IPv4"}`, is(6))
+	c.Remove("younger.yaml")
+	awaitMetric(t, node, `sluice_frontends{ip_family="IPv4"}`, is(4))
+
 	c.Reach(rig.Soon, "pod1 tcp vip1:80", "pod2:8080", "far1:8080")
 	sum := func() (n float64) {
 		for key, packets := range c.Counters("vip1") {
