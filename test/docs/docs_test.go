@@ -2,7 +2,9 @@
 package docs
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -99,5 +101,20 @@ func TestReadOn(t *testing.T) {
 		if !strings.Contains(readme, "- ["+name+"]("+name+"): ") {
 			t.Errorf("README.md does not list %s", name)
 		}
+	}
+}
+
+// The number of modules that is written down is that of the program.
+func TestModules(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-C", "../..", "-tags", "urfave_cli_no_docs", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := map[string]bool{}
+	for _, name := range strings.Fields(string(out)) {
+		modules[name] = true
+	}
+	if want := fmt.Sprintf("code of %d other modules", len(modules)); !strings.Contains(read(t, "docs/security.md"), want) {
+		t.Errorf("docs/security.md does not say %q", want)
 	}
 }
