@@ -507,8 +507,10 @@ commit() {
 hash_of() { as_root sha256sum "$1" 2>/dev/null | cut -d ' ' -f 1; }
 
 fetch() {
+	# Who begins with HTTPS is not sent on to where anybody between could change file and hash together.
+	case $1 in https://*) onward='=https' ;; *) onward='=http,https' ;; esac
 	case $DOWNLOADER in
-	curl) curl -fsSL --connect-timeout 20 --retry 2 -o "$2" "$1" 2>"$TMP/error" ;;
+	curl) curl -fsSL --proto-redir "$onward" --connect-timeout 20 --retry 2 -o "$2" "$1" 2>"$TMP/error" ;;
 	wget) wget -O "$2" "$1" 2>"$TMP/error" ;; # busybox knows few options
 	esac || fatal "Cannot download $1: $(grep -v '^ *$' "$TMP/error" | tail -n 1). Nothing was changed."
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -23,6 +25,14 @@ func TestFailures(t *testing.T) {
 		{"truncated", "Cannot download", func(_ *machine, r *release) { r.set("/sluice-"+arch(), "cut off") }},
 		{"no such release", "404", func(m *machine, _ *release) { m.env = []string{"INSTALL_SLUICE_VERSION=v99"} }},
 		{"no server", "Cannot download", func(m *machine, _ *release) { m.env = []string{"INSTALL_SLUICE_URL=http://127.0.0.1:1"} }},
+		{"sent on from HTTPS to HTTP", "Cannot download", func(m *machine, r *release) {
+			secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				http.Redirect(w, req, r.URL+req.URL.Path, http.StatusFound)
+			}))
+			m.t.Cleanup(secure.Close)
+			m.fake("curl", `exec /usr/bin/curl -k "$@"`) // its certificate is nobody's
+			m.env = []string{"INSTALL_SLUICE_URL=" + secure.URL}
+		}},
 		{"a page in place of hashes", "no release", func(_ *machine, r *release) { r.set(sums, "<html>Log in to this network</html>\n") }},
 		{"full disk for programs", "full", func(m *machine, _ *release) { m.fill("/usr/local/bin", 200<<10) }},
 		{"full disk for the last files", "full", func(m *machine, _ *release) {
