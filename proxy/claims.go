@@ -158,6 +158,18 @@ func (s *State) Conflicts() []Conflict {
 	return slices.Compact(list)
 }
 
+// Losers are the ports of other Services that claim a frontend and do not have it, sorted.
+func (s *State) Losers(f Frontend) []ServicePortName {
+	var list []ServicePortName
+	for _, c := range s.contested[f] {
+		if port := c.route.Port; port.ServiceName != s.routes[f].Port.ServiceName {
+			list = append(list, port)
+		}
+	}
+	slices.SortFunc(list, ServicePortName.compare)
+	return list
+}
+
 // ConflictChanges tells which conflicts came and went since it was called last,
 // so that each can be logged once.
 func (s *State) ConflictChanges() (begun, ended []Conflict) {

@@ -67,6 +67,11 @@ func (to *destination) path(from sender, lookup Lookup) status.Path {
 	p := status.Path{From: from.words, Verdict: d.Verdict.String()}
 	for _, f := range to.frontends {
 		p.To = append(p.To, f.String())
+		for _, loser := range v.State.Losers(f) {
+			if name := loser.String(); !slices.Contains(p.Losers, name) {
+				p.Losers = append(p.Losers, name)
+			}
+		}
 	}
 	if route == nil {
 		p.Reason = v.noService(&d, to.frontends[0].Addr)

@@ -155,6 +155,29 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+// TestLoser: who asks about a Service hears that another has one of its addresses, and so does who asks about that.
+func TestLoser(t *testing.T) {
+	all := views()
+	loser := proxy.ServicePortName{ServiceName: proxy.ServiceName{Namespace: "shop", Name: "younger"}, Protocol: proxy.TCP}
+	all[0].State.Set(loser.ServiceName, &proxy.ServicePlan{Name: loser.ServiceName, Created: 1, Frontends: []proxy.FrontendRoute{{
+		Frontend: proxy.Frontend{Addr: netip.MustParseAddr("192.0.2.1"), Port: 30080, Protocol: proxy.TCP},
+		Route:    &proxy.Route{Port: loser, Kind: proxy.NodePort, Pool: &proxy.Pool{}},
+	}}})
+	for target, said := range map[string]int{"younger": 1, "web:30080": 1, "10.43.0.1:80": 0} {
+		answers, err := Explain(t.Context(), status.Question{Target: target}, all, lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := status.WritePaths(&b, Block(answers, func(proxy.Passage) ([]proxy.Block, error) { return nil, nil })); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(b.String(), "claimed in vain by shop/younger: ") != said || !strings.Contains(b.String(), "(shop/web:http, ") {
+			t.Errorf("%s:\n%s", target, b.String())
+		}
+	}
+}
+
 func TestBadQuestions(t *testing.T) {
 	for _, tt := range []struct{ target, from, proto, want string }{
 		{"nosuch", "", "", "no Service nosuch"},

@@ -51,6 +51,8 @@ type Path struct {
 	// Service is the Service's port, like shop/web:http, and Kind where its address comes from; both are empty if no Service has it.
 	Service string `json:"service,omitempty"`
 	Kind    string `json:"kind,omitempty"`
+	// Losers are the ports of other Services that claim one of these addresses, too, and do not have it.
+	Losers []string `json:"losers,omitempty"`
 	// From says who sends.
 	From string `json:"from"`
 	// Verdict is forwarded, rejected, dropped or untouched, and Reason says why.
@@ -115,6 +117,9 @@ func WritePaths(w io.Writer, paths []Path) error {
 			what = p.Service + ", " + p.Kind
 		}
 		fmt.Fprintf(t, "%s (%s)\n", strings.Join(p.To, ", "), what)
+		if len(p.Losers) > 0 {
+			fmt.Fprintf(t, "  claimed in vain by %s: the older Service has it, or the one whose ClusterIP it is\n", joined(p.Losers, 3))
+		}
 		fmt.Fprintf(t, "  from %s\n", p.From)
 		fmt.Fprintf(t, "  %s: %s\n", p.Verdict, p.Reason)
 		if p.Affinity != "" {
@@ -169,10 +174,10 @@ func writeBlocks(w io.Writer, p *Path) {
 }
 
 // joined lists the first of some addresses.
-func joined(list []netip.AddrPort, most int) string {
+func joined[T any](list []T, most int) string {
 	var words []string
 	for _, a := range list[:min(len(list), most)] {
-		words = append(words, a.String())
+		words = append(words, fmt.Sprint(a))
 	}
 	if more := len(list) - most; more > 0 {
 		words = append(words, fmt.Sprintf("%d more", more))
