@@ -50,6 +50,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	warnOfDirectories(&cfg, log)
 	metrics.AllowProfiling(cfg.Profiling)
 	kube.LogLibraries(log)
 	// Half of Go's default: the heap grows by half between collections. An idle agent
