@@ -42,7 +42,7 @@ type Status struct {
 	PID     int    `json:"pid"`
 	// Started is when the agent started.
 	Started time.Time `json:"started"`
-	// Mode is how rules are written: nftables.
+	// Mode is how rules are written: nftables or iptables.
 	Mode string `json:"mode"`
 
 	// Node is the name of this node's Node object.
