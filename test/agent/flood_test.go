@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,4 +93,29 @@ spec:
 		return err == nil && len(s.Conflicts) == 0
 	})
 	c.ReachIn(proxy.IPv4, 0, "pod1 tcp vip1:80", "pod3:8080")
+}
+
+// TestListeners compares what the agent listens on with docs/security.md.
+func TestListeners(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.write("web.yaml", service("web", "vip1", nodePorts), endpoints("web", "pod2"))
+	c.Run()
+	var got []string
+	c.Eventually(rig.Patience, "three listeners", func() bool {
+		got = nil
+		for line := range strings.Lines(c.OnNode("ss", "-Hlntuxwp")) {
+			if fields := strings.Fields(line); strings.Contains(line, fmt.Sprintf("pid=%d,", c.Cmd.Process.Pid)) {
+				got = append(got, fields[0]+" "+fields[4])
+			}
+		}
+		return len(got) >= 3
+	})
+	slices.Sort(got)
+	if want := []string{"tcp *:10256", "tcp 127.0.0.1:10249", "u_str " + c.Socket()}; !slices.Equal(got, want) {
+		t.Errorf("it listens on %q, want %q", got, want)
+	}
+	if code, body, _ := rig.Get(t, c.Lab.Node, "http://127.0.0.1:10249/debug/pprof/"); code != 404 {
+		t.Errorf("profiles that nobody asked for: %d %s", code, body)
+	}
 }
