@@ -12,7 +12,8 @@
 //	route.go     a route as chains
 //	spread.go    the endpoints of a pool as rules
 //	ruleset.go   the chains that always exist, and all chains of a state
-//	writer.go    proxy.Writer: clean up
+//	writer.go    proxy.Writer: options, and how it is opened
+//	cleanup.go   proxy.Writer: clean up
 //	edit.go      proxy.Writer: one change
 //	reconcile.go proxy.Writer: make the kernel equal to the state
 //	compare.go   telling what in the kernel is not as it should be
@@ -22,7 +23,8 @@
 //	slots.go     the endpoints that the kernel has, for a restart
 //	watch.go     noticing that another program changed the rules
 //	stamp.go     telling cheaply that rules may have changed
+//	fingerprint.go all chains of ours as one sum
 //	trace.go     following a packet through rules, planned or in the kernel
 //	parse.go     a rule of iptables-save in pieces
-//	firewall.go  what rules of other programs do behind the DNAT
+//	firewall.go, firewall_match.go  what rules of other programs do with a packet
 package iptables
