@@ -26,7 +26,7 @@ func readFiles(options []Option, path string, optional bool) (map[string]value, 
 	}
 	entries, err := os.ReadDir(path + ".d")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("read configuration directory: %w", err)
+		return nil, nil, unreadable(err)
 	}
 	for _, e := range entries { // sorted by name
 		if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
@@ -47,18 +47,27 @@ func readFiles(options []Option, path string, optional bool) (map[string]value, 
 	return values, warnings, errors.Join(errs...)
 }
 
+// unreadable says why a configuration cannot be read, and what helps.
+func unreadable(err error) error {
+	remedy := ""
+	if errors.Is(err, fs.ErrPermission) {
+		remedy = "; run this as root"
+	}
+	return fmt.Errorf("read configuration: %w%s", err, remedy)
+}
+
 // readFile lays what one file says over values.
 func readFile(options []Option, file string, values map[string]value) (warnings []string, err error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, unreadable(err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFileSize {
 		return nil, fmt.Errorf("read configuration %s: it is not a regular file of at most 1 MiB", file)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, unreadable(err)
 	}
 	doc := map[string]any{}
 	if err := yaml.UnmarshalStrict(data, &doc); err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -267,6 +268,16 @@ func TestDefaultFileMayBeMissing(t *testing.T) {
 	})
 	if err != nil || c.NodeName != "" {
 		t.Errorf("got node %q, error %v", c.NodeName, err)
+	}
+}
+
+// Root can read all files, so that the error is made here.
+func TestUnreadable(t *testing.T) {
+	for err, want := range map[error]bool{os.ErrPermission: true, os.ErrNotExist: false} {
+		got := unreadable(&os.PathError{Op: "open", Path: "config.yaml", Err: err})
+		if strings.Contains(got.Error(), "run this as root") != want || !strings.Contains(got.Error(), "config.yaml") || !errors.Is(got, err) {
+			t.Error(got)
+		}
 	}
 }
 
