@@ -91,10 +91,11 @@ type boundClient struct {
 // boundClients reads the entries of the affinity map that wrong picks.
 func (w *Writer) boundClients(wrong func(affinityEntry) bool) ([]boundClient, error) {
 	var found []boundClient
-	err := w.readElements(affinity, func() { found = found[:0] }, func(k elemKey, v elemValue, expires time.Duration) {
+	err := w.readElements(affinity, func() { found = found[:0] }, func(k elemKey, v elemValue, expires time.Duration) bool {
 		if wrong(affinityEntry{binary.NativeEndian.Uint32(k.b[:]), v.endpoint()}) {
 			found = append(found, boundClient{k, v, expires})
 		}
+		return false // packets change it all the time
 	})
 	return found, err
 }

@@ -64,7 +64,7 @@ func TestTransactionsWithoutRoom(t *testing.T) {
 				restore()
 				reconcile(t, w, after)
 				if found := compare(t, n, f, after); len(found) > 0 {
-					t.Errorf("afterwards the kernel is not as wanted: %v", found[:min(len(found), 3)])
+					t.Errorf("afterwards the kernel is not as wanted, %d differences: %v", len(found), found[:min(len(found), 3)])
 				}
 			})
 		}

@@ -13,13 +13,29 @@ import (
 	"sluice/proxy"
 )
 
-// readElements calls fn for every element of a set.
-func (w *Writer) readElements(id setID, restart func(), fn func(k elemKey, v elemValue, expires time.Duration)) error {
+// maxReadings is how often a set is read that grows or shrinks meanwhile, with growing pauses, which are 1.5 s together.
+const maxReadings = 12
+
+// readElements calls fn for every element of a set, which tells whether it had that one already. A set that was just written grows or
+// shrinks in the kernel's own time (rhashtable's deferred worker), and a list of it that is made meanwhile has some elements twice and
+// lacks as many others: it is made again.
+func (w *Writer) readElements(id setID, restart func(), fn func(k elemKey, v elemValue, expires time.Duration) (twice bool)) error {
 	set := &w.batch.defs[id]
-	each := func(e []byte) { fn(parseElement(id, e)) }
-	err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, set.inTable(TableName), restart, func(attrs []byte) { eachElement(attrs, each) })
-	if err != nil {
-		return fmt.Errorf("read set %s of table %s: %w", set.name, TableName, err)
+	for n := range maxReadings {
+		moving := false
+		each := func(e []byte) { moving = fn(parseElement(id, e)) || moving }
+		begin := func() {
+			moving = false
+			restart()
+		}
+		err := w.conn.dump(nfproto(w.opts.Family), unix.NFT_MSG_GETSETELEM, set.inTable(TableName), begin, func(attrs []byte) { eachElement(attrs, each) })
+		if err != nil {
+			return fmt.Errorf("read set %s of table %s: %w", set.name, TableName, err)
+		}
+		if !moving {
+			break
+		}
+		time.Sleep(min(10*time.Millisecond<<n, 160*time.Millisecond))
 	}
 	return nil
 }
@@ -159,18 +175,20 @@ func parseFrontend(k *elemKey) (f proxy.Frontend, slot uint32) {
 // readSlots reads the endpoints map. It is empty if there is no table.
 func (w *Writer) readSlots() (map[proxy.Frontend]*kernelSlots, error) {
 	all := map[proxy.Frontend]*kernelSlots{}
-	err := w.readElements(endpoints, func() { clear(all) }, func(k elemKey, v elemValue, _ time.Duration) {
+	err := w.readElements(endpoints, func() { clear(all) }, func(k elemKey, v elemValue, _ time.Duration) bool {
 		f, slot := parseFrontend(&k)
 		s := all[f]
 		if s == nil {
 			s = &kernelSlots{}
 			all[f] = s
 		}
+		list := &s.pool
 		if slot >= localSlots {
-			s.local = putSlot(s.local, slot-localSlots, v.endpoint())
-		} else {
-			s.pool = putSlot(s.pool, slot, v.endpoint())
+			list, slot = &s.local, slot-localSlots
 		}
+		twice := slot < uint32(len(*list)) && (*list)[slot].IsValid()
+		*list = putSlot(*list, slot, v.endpoint())
+		return twice
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil

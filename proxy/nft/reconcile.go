@@ -188,11 +188,13 @@ func (r *reconciler) read() error {
 				}
 			}
 		}
-		err := r.w.readElements(id, restart, func(k elemKey, v elemValue, _ time.Duration) {
+		err := r.w.readElements(id, restart, func(k elemKey, v elemValue, _ time.Duration) bool {
+			_, twice := r.have[k]
 			r.have[k] = r.digest(v)
 			if v.end.IsValid() {
 				r.ends[k] = v.end
 			}
+			return twice
 		})
 		if err != nil {
 			return err
