@@ -3,5 +3,5 @@
 // state, and tells what a change of the objects changes in it.
 //
 // The package is pure: it reads no file, no kernel and no clock, and starts no
-// goroutine. The writers (proxy/nft) bring its Delta into a kernel.
+// goroutine. The writers (proxy/nft, proxy/iptables) bring its Delta into a kernel.
 package proxy
