@@ -129,7 +129,7 @@ func TestSlowList(t *testing.T) {
 		for rest := r.encodedAnswer(req); len(rest) > 0; rest = rest[1:] {
 			_, _ = w.Write(rest[:1])
 			w.(http.Flusher).Flush()
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	}))
 	r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
