@@ -179,11 +179,16 @@ func TestLoser(t *testing.T) {
 }
 
 func TestBadQuestions(t *testing.T) {
+	all := views()
+	huge := proxy.ServiceName{Namespace: "shop", Name: "huge"}
+	all[0].State.Set(huge, &proxy.ServicePlan{Name: huge, Ignored: []string{"nothing of it is served, as there is no memory"}})
 	for _, tt := range []struct{ target, from, proto, want string }{
 		{"nosuch", "", "", "no Service nosuch"},
 		{"other/web", "", "", "no Service other/web"},
-		{"web:81", "", "", "no Service web:81"},
-		{"here:30081", "", "", "no Service here:30081"},
+		{"web:81", "", "", "no such port or protocol here: web has 30080/TCP (http), 80/TCP (http)"},
+		{"shop/web", "", "udp", "no such port or protocol here: shop/web has 30080/TCP (http), 80/TCP (http)"},
+		{"here:30081", "", "", "no Service has the NodePort 30081 here"},
+		{"huge", "", "", "shop/huge: nothing of it is served"},
 		{"there:30080", "", "", "no Service there:30080"},
 		{"10.43.0.1:70000", "", "", `"70000" is no port`},
 		{"a/b/c", "", "", "neither"},
@@ -195,7 +200,7 @@ func TestBadQuestions(t *testing.T) {
 		{"web", "fd00::1", "", "cannot send"},
 		{"web", "", "icmp", "none of tcp"},
 	} {
-		_, err := Explain(t.Context(), status.Question{Target: tt.target, From: tt.from, Protocol: tt.proto}, views(), lookup)
+		_, err := Explain(t.Context(), status.Question{Target: tt.target, From: tt.from, Protocol: tt.proto}, all, lookup)
 		if _, ok := err.(*status.QuestionError); !ok || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v", tt, err)
 		}

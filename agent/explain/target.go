@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -85,10 +86,48 @@ func ofService(q *status.Question, views []View, protocol proxy.Protocol) ([]des
 			return f.Route.Kind == proxy.NodePort && f.Port == uint16(number) && (protocol == 0 || f.Protocol == protocol) && views[0].Node.Name == service
 		})
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("this node serves no Service %s: `sluice get services` lists those that it does", q.Target)
+	switch {
+	case len(all) > 0:
+		return all, nil
+	case !qualified && err == nil && len(views) > 0 && views[0].Node.Name == service:
+		return nil, fmt.Errorf("no Service has the NodePort %d here: `sluice get services` lists those that there are", number)
 	}
-	return all, nil
+	return nil, notServed(q, views, func(n proxy.ServiceName) bool {
+		return n.Name == service && (!qualified || n.Namespace == namespace)
+	})
+}
+
+// maxPorts is how many ports an error names.
+const maxPorts = 6
+
+// notServed says why nothing of the Services that are asked about is what the question names.
+func notServed(q *status.Question, views []View, asked func(proxy.ServiceName) bool) error {
+	there := map[string]struct{}{}
+	for _, v := range views {
+		for plan := range v.State.Plans() {
+			if !asked(plan.Name) {
+				continue
+			}
+			for _, f := range plan.Frontends {
+				port := fmt.Sprintf("%d/%v", f.Port, f.Protocol)
+				if name := f.Route.Port.Port; name != "" {
+					port += " (" + name + ")"
+				}
+				there[port] = struct{}{}
+			}
+			if len(plan.Frontends) == 0 && len(plan.Ignored) > 0 {
+				return fmt.Errorf("%v: %s", plan.Name, plan.Ignored[0])
+			}
+		}
+	}
+	if len(there) == 0 {
+		return fmt.Errorf("this node serves no Service %s: `sluice get services` lists those that it does", q.Target)
+	}
+	ports := slices.Sorted(maps.Keys(there))
+	if more := len(ports) - maxPorts; more > 0 {
+		ports = append(ports[:maxPorts], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("the Service has no such port or protocol here: %s has %s", strings.SplitN(q.Target, ":", 2)[0], strings.Join(ports, ", "))
 }
 
 // atAddress is one address and port, whoever has it.
