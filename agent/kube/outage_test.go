@@ -75,9 +75,9 @@ func TestServerStarts(t *testing.T) {
 	forbid()
 	r.write(r.kubeconfig, r.config(r.ca.valid(t, "system:kube-proxy")))
 	r.start()
-	time.Sleep(starting / 4)
+	time.Sleep(starting / 2)
 	r.api.misbehave(about(servicesPath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
-	time.Sleep(starting / 5)
+	time.Sleep(starting / 4)
 	if r.sink.isSynced() {
 		t.Error("synced while the server starts")
 	}
