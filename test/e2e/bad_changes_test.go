@@ -111,7 +111,10 @@ func (e *env) monitor() *testlog.Buffer {
 	p, err := process.Start(e.NS, cmd)
 	e.must(err)
 	e.T.Cleanup(p.Kill)
-	time.Sleep(500 * time.Millisecond) // it tells not when it has begun
+	e.Eventually(rig.Patience, "a monitor that hears", func() bool { // it tells not when it has begun
+		e.OnNode("nft", "add table ip heard; delete table ip heard")
+		return out.String() != ""
+	})
 	return &out
 }
 
