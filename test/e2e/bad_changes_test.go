@@ -3,7 +3,6 @@ package e2e
 import (
 	"os/exec"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
