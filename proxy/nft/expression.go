@@ -1,8 +1,10 @@
 package nft
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -124,6 +126,29 @@ func (o *op) attribute(typ uint16, v []byte) {
 			o.extra += fmt.Sprintf("%d=%x ", typ, v)
 		}
 	}
+}
+
+func metaName(key uint64) string {
+	names := map[expr.MetaKey]string{expr.MetaKeyPRIORITY: "priority", expr.MetaKeyMARK: "mark", expr.MetaKeyIIFNAME: "iifname",
+		expr.MetaKeyOIFNAME: "oifname", expr.MetaKeyNFPROTO: "nfproto", expr.MetaKeyL4PROTO: "l4proto"}
+	if s := names[expr.MetaKey(key)]; s != "" {
+		return s
+	}
+	return strconv.FormatUint(key, 10)
+}
+
+// timeText is a time of so many milliseconds as nft prints it: 1d, 1h30m.
+func timeText(ms uint64) (text string) {
+	for _, unit := range [...]struct {
+		ms   uint64
+		name string
+	}{{86_400_000, "d"}, {3_600_000, "h"}, {60_000, "m"}, {1000, "s"}, {1, "ms"}} {
+		if n := ms / unit.ms; n > 0 {
+			text += strconv.FormatUint(n, 10) + unit.name
+		}
+		ms %= unit.ms
+	}
+	return cmp.Or(text, "0s")
 }
 
 // verdict reads what an immediate loads into the verdict register: its code into the first number.

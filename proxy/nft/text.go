@@ -137,7 +137,11 @@ func (p *printer) op(o *op, found string) string {
 		p.load(o, cmp.Or(firstBytes(o), payloadText(o)))
 	case "meta":
 		if o.src != regNone {
-			return fmt.Sprintf("meta %s set %s", metaName(o.num[0]), p.reg(o.src))
+			name, value := metaName(o.num[0]), p.reg(o.src)
+			if name == "priority" && value == "00000000" {
+				value = "none"
+			}
+			return fmt.Sprintf("meta %s set %s", name, value)
 		}
 		if name := metaName(o.num[0]); strings.HasSuffix(name, "ifname") {
 			p.load(o, name)
@@ -168,7 +172,7 @@ func (p *printer) op(o *op, found string) string {
 		}
 		p.load(o, fmt.Sprintf("%x", o.value))
 	case "dynset":
-		text := fmt.Sprintf("update @%s { %s timeout %ds", o.text, p.key(o.src, o.data), o.num[1]/1000)
+		text := fmt.Sprintf("update @%s { %s timeout %s", o.text, p.key(o.src, o.data), timeText(o.num[1]))
 		if o.data != regNone {
 			text += " : " + p.key(o.data, regNone)
 		}
@@ -346,15 +350,6 @@ func fibText(o *op) string {
 	}
 	result := map[uint64]string{unix.NFT_FIB_RESULT_OIF: "oif", unix.NFT_FIB_RESULT_OIFNAME: "oifname", unix.NFT_FIB_RESULT_ADDRTYPE: "type"}
 	return fmt.Sprintf("fib %s %s", what, result[o.num[0]])
-}
-
-func metaName(key uint64) string {
-	names := map[expr.MetaKey]string{expr.MetaKeyPRIORITY: "priority", expr.MetaKeyMARK: "mark", expr.MetaKeyIIFNAME: "iifname",
-		expr.MetaKeyOIFNAME: "oifname", expr.MetaKeyNFPROTO: "nfproto", expr.MetaKeyL4PROTO: "l4proto"}
-	if s := names[expr.MetaKey(key)]; s != "" {
-		return s
-	}
-	return strconv.FormatUint(key, 10)
 }
 
 func ctName(key uint64) string {

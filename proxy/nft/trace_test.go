@@ -25,6 +25,7 @@ func TestTrace(t *testing.T) {
 			front("10.43.0.1", &proxy.Route{Pool: pool, Masquerade: proxy.MasqueradeOffCluster}),
 			front("203.0.113.1", &proxy.Route{Kind: proxy.LoadBalancerIP, Pool: pool, Masquerade: proxy.MasqueradeAlways, SourceRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}),
 			front("203.0.113.2", &proxy.Route{Kind: proxy.ExternalIP, Pool: &proxy.Pool{}}),
+			front("203.0.113.4", &proxy.Route{Kind: proxy.ExternalIP, Pool: &proxy.Pool{Slots: pool.Slots[:1]}, Affinity: 5400}),
 		},
 	})
 	tests := []struct{ from, to, want string }{
@@ -58,6 +59,18 @@ rejected
   reject: meta l4proto tcp reject with tcp reset
 `},
 		{"192.0.2.7", "203.0.113.3:80", "\nuntouched\n"},
+		{"192.0.2.7", "203.0.113.4:80", `
+forwarded to 10.42.0.5:8080
+  nat-prerouting: ip daddr . meta l4proto . th dport vmap @service-ips { 203.0.113.4 . tcp . 80 : goto sticky-1 comment "shop/web" }
+  sticky-1: meta priority set ip daddr . meta l4proto . th dport map @affinity-ids { 203.0.113.4 . tcp . 80 : 0000:0000 }
+  sticky-1: goto lb-1
+  lb-1: dnat to ip daddr . meta l4proto . th dport . numgen random mod 1 map @endpoints { 203.0.113.4 . tcp . 80 . 0x00000000 : 10.42.0.5 . 8080 }
+  nat-postrouting: ct status dnat goto after-dnat
+  after-dnat: ct original ip daddr . meta l4proto . ct original proto-dst vmap @affinity-timeouts { 203.0.113.4 . tcp . 80 : jump learn-5400 }
+  learn-5400: meta priority set ct original ip daddr . meta l4proto . ct original proto-dst map @affinity-ids { 203.0.113.4 . tcp . 80 : 0000:0000 }
+  learn-5400: update @affinity { meta priority . ip saddr timeout 1h30m : ip daddr . th dport }
+  learn-5400: meta priority set none
+`},
 	}
 	for _, test := range tests {
 		to := endpoint(test.to)
