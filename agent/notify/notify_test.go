@@ -86,6 +86,11 @@ func (l *loop) status(ctx context.Context) (string, error) {
 func start(t *testing.T, l *loop, log *bytes.Buffer) (n *Notifier, stop func()) {
 	t.Helper()
 	n = New(Options{Status: l.status, Log: slog.New(slog.NewTextHandler(log, nil))})
+	return n, run(t, n)
+}
+
+// run runs a notifier until stop is called or the test ends, at whose end it says that it stops: the next test has another socket.
+func run(t *testing.T, n *Notifier) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -97,7 +102,7 @@ func start(t *testing.T, l *loop, log *bytes.Buffer) (n *Notifier, stop func()) 
 		<-ended
 	}
 	t.Cleanup(stop)
-	return n, stop
+	return stop
 }
 
 func TestReadyAndStatus(t *testing.T) {
@@ -125,9 +130,7 @@ func TestReadyBeforeRun(t *testing.T) {
 	var log bytes.Buffer
 	n := New(Options{Status: (&loop{line: "works"}).status, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	n.Ready()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go n.Run(ctx)
+	run(t, n)
 	s.expect("STATUS=works")
 	s.expect("READY=1")
 }
