@@ -141,19 +141,31 @@ func namespace(obj Object) string {
 // Do sends a request as an administrator. The path may have a query. The body is marshalled to JSON, nil is
 // none. An answer other than 2xx is a *StatusError.
 func (c *Cluster) Do(ctx context.Context, method, path string, body any) (string, error) {
+	header := http.Header{"Authorization": {"Bearer " + adminToken}}
+	text, err := c.ask(ctx, method, c.URL+path, header, body)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return text, nil
+}
+
+// ask sends a request to one of the servers, as Do does.
+func (c *Cluster) ask(ctx context.Context, method, url string, header http.Header, body any) (string, error) {
 	var in io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return "", fmt.Errorf("%s %s: %w", method, path, err)
+			return "", err
 		}
 		in = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, in)
+	req, err := http.NewRequestWithContext(ctx, method, url, in)
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("Authorization", "Bearer "+adminToken)
+	if header != nil {
+		req.Header = header
+	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.client.Do(req)
 	if err != nil {
@@ -164,8 +176,5 @@ func (c *Cluster) Do(ctx context.Context, method, path string, body any) (string
 	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
 		err = &StatusError{resp.StatusCode, string(text)}
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	return string(text), nil
+	return string(text), err
 }

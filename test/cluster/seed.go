@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,24 +77,7 @@ func (c *Cluster) putAll(ctx context.Context, puts []put) error {
 	for _, p := range puts {
 		txn.Success = append(txn.Success, operation{p})
 	}
-	body, err := json.Marshal(txn)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcd+"/v3/kv/txn", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := c.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = &StatusError{resp.StatusCode, string(text)}
-	}
-	if err != nil {
+	if _, err := c.ask(ctx, http.MethodPost, c.etcd+"/v3/kv/txn", nil, txn); err != nil {
 		return fmt.Errorf("put objects into etcd: %w", err)
 	}
 	return nil
