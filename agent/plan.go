@@ -124,7 +124,6 @@ func (l *loop) planService(s stored) {
 			l.logIgnored(p, s.svc, plan)
 		}
 		p.set(name, plan, now)
-		p.publisher.plan(name, p.state.Plan(name))
 	}
 	l.leaveOut(evicted, now)
 }
@@ -135,7 +134,6 @@ func (l *loop) leaveOut(names []proxy.ServiceName, now time.Time) {
 		for _, p := range l.proxiers {
 			if plan := p.state.Plan(name); plan != nil {
 				p.set(name, leftOut(plan), now)
-				p.publisher.plan(name, p.state.Plan(name))
 			}
 		}
 	}

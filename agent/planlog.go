@@ -30,9 +30,7 @@ func (l *loop) logConflicts() {
 		for _, lost := range byLoser(begun) {
 			what := naming(lost.what)
 			p.log.Warn("two Services claim one address; the older one has it, or whose ClusterIP it is", "conflict", what)
-			if l.source != nil {
-				l.warn(l.read(source.Name(lost.name)).svc, reasonConflict, what)
-			}
+			l.warnNamed(lost.name, reasonConflict, what)
 		}
 		for _, lost := range byLoser(ended) {
 			p.log.Info("conflict ended", "conflict", naming(lost.what))
@@ -70,6 +68,13 @@ func (l *loop) warn(svc *corev1.Service, reason, note string) {
 			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID},
 			Type:      corev1.EventTypeWarning, Reason: reason, Action: "Plan", Note: strings.ToValidUTF8(note[:min(len(note), maxNote)], ""),
 		})
+	}
+}
+
+// warnNamed does so of a Service that is read from the cache for it, where there is anybody to tell.
+func (l *loop) warnNamed(name proxy.ServiceName, reason, note string) {
+	if _, ok := l.source.(*kube.Source); ok {
+		l.warn(l.read(source.Name(name)).svc, reason, note)
 	}
 }
 

@@ -89,7 +89,9 @@ func (p *proxier) slots(f proxy.Frontend) (pool, localPool []netip.AddrPort) {
 func (p *proxier) set(name proxy.ServiceName, plan *proxy.ServicePlan, now time.Time) {
 	old := p.state.Plan(name)
 	d := p.state.Set(name, plan)
-	p.metrics.Planned(p.family, old, p.state.Plan(name), p.state.Frontends())
+	planned := p.state.Plan(name)
+	p.metrics.Planned(p.family, old, planned, p.state.Frontends())
+	p.publisher.plan(name, planned)
 	if d.Empty() {
 		return
 	}

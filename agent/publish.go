@@ -9,7 +9,6 @@ import (
 
 	"sluice/agent/health"
 	"sluice/agent/localport"
-	"sluice/agent/source"
 	"sluice/proxy"
 )
 
@@ -115,7 +114,7 @@ func (l *loop) follow(ctx context.Context, p *proxier, changed bool) {
 	if changed {
 		p.publisher.sync(ctx)
 		for name, why := range p.publisher.freshFailures() {
-			l.warn(l.read(source.Name(name)).svc, reasonHealthCheck, why)
+			l.warnNamed(name, reasonHealthCheck, why)
 		}
 	}
 	listeners, failures := p.publisher.localPorts()
