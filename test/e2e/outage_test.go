@@ -37,7 +37,7 @@ func testServer(e *env) {
 	e.apply(e.slices("new", "pod1")...)
 	e.must(e.link.Up(e.T.Context()))
 	up := time.Now()
-	e.Reach(soonInStep, "pod2 tcp vip3:80", "pod1:8080")
+	e.Reach(inStep, "pod2 tcp vip3:80", "pod1:8080") // the agent was not told that the connection ended
 	e.T.Logf("in step %v after the link was up", time.Since(up).Round(time.Millisecond))
 	rig.EndUndisturbed(e.T, clients, "pod2:8080", "far1:8080")
 }
