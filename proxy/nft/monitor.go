@@ -14,51 +14,71 @@ import (
 	"sluice/proxy"
 )
 
-// quiet is how long changes must have ceased before they are told of, and
-// loud how long they can go on until they are told of all the same.
 const (
+	// quiet is how long changes must have ceased before they are told of, and
+	// loud how long they can go on until they are told of all the same.
 	quiet = 20 * time.Millisecond
 	loud  = 200 * time.Millisecond
+	// reopen is the pause after a socket failed, and between two attempts to open one.
+	reopen = time.Second
 )
 
 // Watch implements proxy.Writer by nf_tables' notifications (group
 // NFNLGRP_NFTABLES). Those of the program's own changes are left out by their netlink ports.
 func (w *Writer) Watch(ctx context.Context, changed func(by proxy.Program)) error {
-	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: w.opts.NetNS, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
+	l, err := w.listen()
 	if err != nil {
-		return fmt.Errorf("listen to nftables notifications: %w", err)
-	}
-	l := &listener{nl: nl, missed: make(chan struct{}, 1)}
-	end := func() {
-		w.opts.Peers.forget(l)
-		nl.Close()
-	}
-	if err := ignore(nl, w.opts.Peers.listen(l)); err != nil {
-		end()
-		return fmt.Errorf("filter nftables notifications: %w", err)
+		return err
 	}
 	if err := w.opts.Peers.openMakers(ctx, w.opts.NetNS); err != nil {
 		w.log.Debug("which programs change rules is not told", "error", err)
 	}
-	// A large change by another program must fit; what does not is noticed by ENOBUFS.
-	_ = nl.SetReadBuffer(receiveBuffer)
-	stop := context.AfterFunc(ctx, end)
-	go func() {
-		defer end()
-		defer stop()
-		w.watch(ctx, nl, changed)
-	}()
 	go func() {
 		for {
-			select {
-			case <-ctx.Done():
+			err := w.watch(ctx, l, changed)
+			if ctx.Err() != nil {
 				return
-			case <-l.missed:
-				changed(proxy.Program{})
 			}
+			w.log.Error("nftables notifications ended; they are asked for again", "family", w.opts.Family, "error", err, "retry", reopen)
+			if l = w.listenAgain(ctx); l == nil {
+				return
+			}
+			w.log.Info("nftables notifications come again", "family", w.opts.Family)
+			changed(proxy.Program{}) // what was missed is not known
 		}
 	}()
 	return nil
+}
+
+// listen opens a socket that gets notifications.
+func (w *Writer) listen() (*listener, error) {
+	nl, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: w.opts.NetNS, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
+	if err != nil {
+		return nil, fmt.Errorf("listen to nftables notifications: %w", err)
+	}
+	l := &listener{nl: nl, missed: make(chan struct{}, 1)}
+	if err := ignore(nl, w.opts.Peers.listen(l)); err != nil {
+		w.opts.Peers.forget(l)
+		nl.Close()
+		return nil, fmt.Errorf("filter nftables notifications: %w", err)
+	}
+	// A large change by another program must fit; what does not is noticed by ENOBUFS.
+	_ = nl.SetReadBuffer(receiveBuffer)
+	return l, nil
+}
+
+// listenAgain tries to listen until it can; nil when ctx has ended.
+func (w *Writer) listenAgain(ctx context.Context) *listener {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(reopen):
+		}
+		if l, err := w.listen(); err == nil {
+			return l
+		}
+	}
 }
 
 // ignore keeps the messages about this program's changes from a socket, so
@@ -92,23 +112,39 @@ func ignore(nl *netlink.Conn, ports []uint32) error {
 	return setFilter(nl, filter...)
 }
 
-func (w *Writer) watch(ctx context.Context, nl *netlink.Conn, changed func(by proxy.Program)) {
+// watch tells of changes until ctx ends or the listener fails, and closes it.
+func (w *Writer) watch(ctx context.Context, l *listener, changed func(by proxy.Program)) error {
+	end := func() {
+		w.opts.Peers.forget(l)
+		l.nl.Close()
+	}
+	defer end()
+	defer context.AfterFunc(ctx, end)()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-l.missed:
+				changed(proxy.Program{})
+			}
+		}
+	}()
 	var last uint16     // the generation of the last change that concerns us
 	var first time.Time // of the burst that is not told of yet
-	for ctx.Err() == nil {
+	for {
 		if first.IsZero() {
-			_ = nl.SetReadDeadline(time.Time{})
+			_ = l.nl.SetReadDeadline(time.Time{})
 		} else {
-			_ = nl.SetReadDeadline(time.Now().Add(quiet))
+			_ = l.nl.SetReadDeadline(time.Now().Add(quiet))
 		}
-		msgs, err := nl.Receive()
+		msgs, err := l.nl.Receive()
 		ours := errors.Is(err, unix.ENOBUFS) // notifications were lost
 		if err != nil && !ours {
 			if t, ok := err.(interface{ Timeout() bool }); !ok || !t.Timeout() {
-				if ctx.Err() == nil {
-					w.log.Error("nftables notifications ended: changes by other programs are no longer seen", "family", w.opts.Family, "error", err)
-				}
-				return
+				return err
 			}
 		}
 		for _, m := range msgs {

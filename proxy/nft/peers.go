@@ -2,7 +2,6 @@ package nft
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -82,8 +81,8 @@ func (p *Peers) unheard(c *conn, commit func() error) error {
 		before++
 	}
 	for _, l := range p.listeners {
-		if e := l.nl.JoinGroup(unix.NFNLGRP_NFTABLES); e != nil {
-			err = errors.Join(err, fmt.Errorf("listen to nftables notifications again: %w", e))
+		if l.nl.JoinGroup(unix.NFNLGRP_NFTABLES) != nil {
+			l.nl.Close() // so that another is opened
 		}
 	}
 	after, err2 := c.generation()

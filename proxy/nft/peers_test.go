@@ -196,3 +196,39 @@ func TestForeignChangeUnderWay(t *testing.T) {
 		t.Error("the endpoints were flushed, and nobody was told")
 	}
 }
+
+// TestASocketThatFailsIsOpenedAgain closes the sockets that listen, which the kernel does not do on demand.
+func TestASocketThatFailsIsOpenedAgain(t *testing.T) {
+	n := lab.NewTestNamespace(t)
+	writers, told := watched(t, n)
+	peers := writers[0].opts.Peers
+	peers.mu.Lock()
+	for _, l := range peers.listeners {
+		if l.nl != peers.makers.conn.nl {
+			l.nl.Close()
+		}
+	}
+	peers.mu.Unlock()
+	for i, f := range fixtures {
+		reconcile(t, writers[i], many(f)) // while nobody listens, or the sockets are closed
+	}
+	heard := func(i int, what string) {
+		t.Helper()
+		select {
+		case <-told[i]:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: %s was not told of", fixtures[i].Family, what)
+		}
+	}
+	for i, f := range fixtures {
+		heard(i, "what may have been missed")
+		for len(told[i]) > 0 {
+			<-told[i]
+		}
+		n.Must(t, "nft", fmt.Sprintf("add chain %s sluice stray", familyName(nfproto(f.Family))))
+		heard(i, "a change after that")
+	}
+	if got := subscribers(t, n); got != 3 {
+		t.Errorf("%d sockets listen, want those of two writers and the one that hears who makes changes", got)
+	}
+}
