@@ -16,6 +16,7 @@ import (
 	"sluice/agent/explain"
 	"sluice/agent/source"
 	"sluice/agent/status"
+	"sluice/agent/sysctl"
 	"sluice/agent/version"
 	"sluice/proxy"
 	"sluice/store"
@@ -42,6 +43,9 @@ func (l *loop) status() status.Status {
 		s.Reasons = append(s.Reasons, "Not all objects are known yet: nothing was written since the start.")
 	}
 	s.Cache = l.cacheStatus()
+	if flows, err := sysctl.ReadFlows(sysctl.Root); err == nil {
+		s.Flows = &flows
+	}
 	if l.facts != nil {
 		s.NodeAddresses = l.facts.All()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"sluice/agent/kube"
 	"sluice/agent/status"
+	"sluice/agent/sysctl"
 	"sluice/proxy"
 	"sluice/proxy/kubeproxy"
 	"sluice/proxy/nft"
@@ -57,13 +58,13 @@ func TestJudgeParameters(t *testing.T) {
 		{"bridge, off", judgeBridge("b", parameter{writable: true}, true), want{Warn, "off", "net.bridge.b=1"}},
 		{"bridge, on", judgeBridge("b", parameter{value: 1}, true), want{OK, "", ""}},
 
-		{"conntrack not loaded", judgeConntrack(parameter{missing: true}, 0, 512*mb), want{Warn, "not loaded", "modprobe nf_conntrack"}},
-		{"conntrack as wanted", judgeConntrack(parameter{value: 32768}, 10, 512*mb), want{OK, "32768", ""}},
-		{"conntrack small", judgeConntrack(parameter{value: 4096, writable: true}, 10, 512*mb), want{Warn, "4096", "nf_conntrack_max=32768"}},
-		{"conntrack small and fixed", judgeConntrack(parameter{value: 4096}, 10, 512*mb), want{Warn, "cannot be set", "on the host"}},
-		{"conntrack large", judgeConntrack(parameter{value: 4 << 20}, 10, 512*mb), want{Warn, "1280 of 512 MB", "nf_conntrack_max=32768"}},
-		{"conntrack filling", judgeConntrack(parameter{value: 40000}, 33000, 512*mb), want{Warn, "33000 of 40000", "nf_conntrack_max=80000"}},
-		{"conntrack full", judgeConntrack(parameter{value: 40000}, 39999, 512*mb), want{Fail, "dropped", "nf_conntrack_max=80000"}},
+		{"conntrack not loaded", judgeConntrack(parameter{missing: true}, sysctl.Flows{Count: 0, Max: 0}, 512*mb), want{Warn, "not loaded", "modprobe nf_conntrack"}},
+		{"conntrack as wanted", judgeConntrack(parameter{value: 32768}, sysctl.Flows{Count: 10, Max: 32768}, 512*mb), want{OK, "32768", ""}},
+		{"conntrack small", judgeConntrack(parameter{value: 4096, writable: true}, sysctl.Flows{Count: 10, Max: 4096}, 512*mb), want{Warn, "4096", "nf_conntrack_max=32768"}},
+		{"conntrack small and fixed", judgeConntrack(parameter{value: 4096}, sysctl.Flows{Count: 10, Max: 4096}, 512*mb), want{Warn, "cannot be set", "on the host"}},
+		{"conntrack large", judgeConntrack(parameter{value: 4 << 20}, sysctl.Flows{Count: 10, Max: 4 << 20}, 512*mb), want{Warn, "1280 of 512 MB", "nf_conntrack_max=32768"}},
+		{"conntrack filling", judgeConntrack(parameter{value: 40000}, sysctl.Flows{Count: 33000, Max: 40000}, 512*mb), want{Warn, "33000 of 40000", "nf_conntrack_max=80000"}},
+		{"conntrack full", judgeConntrack(parameter{value: 40000}, sysctl.Flows{Count: 39999, Max: 40000}, 512*mb), want{Fail, "dropped", "nf_conntrack_max=80000"}},
 	}
 	for _, test := range tests {
 		compare(t, test.what, test.got, test.want)

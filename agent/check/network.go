@@ -63,16 +63,19 @@ func (l *looker) network() []Item {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		see(name, "net/bridge/"+name, func(p parameter) Item { return judgeBridge(name, p, len(bridges) > 0) })
 	}
-	max, err1 := readParameter("net/netfilter/nf_conntrack_max")
-	count, err2 := readParameter("net/netfilter/nf_conntrack_count")
-	if err := errors.Join(err1, err2); err != nil {
+	maximum, err := readParameter("net/netfilter/nf_conntrack_max")
+	if err != nil {
+		return append(items, unseen("nf_conntrack_max", err))
+	}
+	flows, err := sysctl.ReadFlows(sysctl.Root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return append(items, unseen("nf_conntrack_max", err))
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return append(items, unseen("nf_conntrack_max", err))
 	}
-	return append(items, judgeConntrack(max, count.value, uint64(info.Totalram)*uint64(info.Unit)))
+	return append(items, judgeConntrack(maximum, flows, uint64(info.Totalram)*uint64(info.Unit)))
 }
 
 // judgeSwitch is about a parameter that must be on, and that the agent turns on.
@@ -135,17 +138,17 @@ func judgeBridge(name string, p parameter, bridges bool) Item {
 const bytesPerFlow = 320
 
 // judgeConntrack is about the table of connections: too small loses connections, too large the machine.
-func judgeConntrack(maximum parameter, count int, ram uint64) Item {
+func judgeConntrack(maximum parameter, flows sysctl.Flows, ram uint64) Item {
 	const name = "nf_conntrack_max"
 	wanted := sysctl.WantedFlows(ram)
 	set := fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d", wanted)
 	switch {
 	case maximum.missing:
 		return warn(name, "modprobe nf_conntrack (CONFIG_NF_CONNTRACK)", "connection tracking is not loaded; the first rule loads it")
-	case maximum.value > 0 && count >= maximum.value/100*95:
-		return fail(name, fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d", max(wanted, 2*maximum.value)), "%d of %d connections are in use: new ones are dropped", count, maximum.value)
-	case maximum.value > 0 && count >= maximum.value/100*80:
-		return warn(name, fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d", max(wanted, 2*maximum.value)), "%d of %d connections are in use", count, maximum.value)
+	case flows.Full():
+		return fail(name, flows.Room(wanted), "%v", flows)
+	case flows.Filling():
+		return warn(name, flows.Room(wanted), "%v", flows)
 	case maximum.value < wanted && maximum.writable:
 		return warn(name, "none is needed: sluice agent sets it; by hand: "+set, "%d is little for %d MB of memory", maximum.value, ram>>20)
 	case maximum.value < wanted:
@@ -153,5 +156,5 @@ func judgeConntrack(maximum parameter, count int, ram uint64) Item {
 	case uint64(maximum.value)*bytesPerFlow > ram/4:
 		return warn(name, set, "%d connections could take %d of %d MB of memory", maximum.value, uint64(maximum.value)*bytesPerFlow>>20, ram>>20)
 	}
-	return ok(name, "%d, of which %d are in use", maximum.value, count)
+	return ok(name, "%d, of which %d are in use", maximum.value, flows.Count)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"sluice/agent/source"
+	"sluice/agent/sysctl"
 	"sluice/agent/version"
 	"sluice/store"
 )
@@ -76,6 +77,19 @@ func (r *Recorder) addCache() {
 	stat("pending_changes", Gauge, "Groups of objects with changes that are not in the cache file yet", func(s store.Stats) float64 { return float64(s.Waiting) })
 	stat("pending_bytes", Gauge, "Bytes of these changes", func(s store.Stats) float64 { return float64(s.WaitingBytes) })
 	stat("bad_records_total", Counter, "Records of the cache file that could not be read", func(s store.Stats) float64 { return float64(s.BadRecords) })
+}
+
+// addFlows adds how full the kernel's connection tracking table is. While it is not in use, the metrics have no value.
+func (r *Recorder) addFlows() {
+	add := func(name, help string, value func(sysctl.Flows) int) {
+		r.registry.collected(name, Gauge, help, func(p *page) {
+			if flows, err := sysctl.ReadFlows(sysctl.Root); err == nil {
+				p.value(float64(value(flows)))
+			}
+		})
+	}
+	add("sluice_conntrack_entries", "Flows in the connection tracking table of the node's network namespace", func(f sysctl.Flows) int { return f.Count })
+	add("sluice_conntrack_limit", "Flows for which it has room (nf_conntrack_max): new connections are dropped when it is full; 0 is any number", func(f sysctl.Flows) int { return f.Max })
 }
 
 // addProcess adds what the Go runtime knows of itself.

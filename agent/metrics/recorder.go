@@ -72,6 +72,7 @@ func New(o Options) *Recorder {
 	r.addKubeProxy()
 	r.addOwn()
 	r.addCache()
+	r.addFlows()
 	r.addConnections()
 	r.addProcess()
 	return r

@@ -72,6 +72,13 @@ func (s *Status) Facts(now time.Time) (facts []Fact) {
 	if s.Cache.Path != "" {
 		line("cache", "%s", s.Cache.text())
 	}
+	if s.Flows != nil {
+		text := s.Flows.String()
+		if s.Flows.Full() {
+			text += "; " + s.Flows.Room(0) + " on the host"
+		}
+		line("flows", "%s", text)
+	}
 	for _, f := range s.Families {
 		line(f.Family.String(), "%s", f.text(now))
 		if f.LastError != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/agent/source"
+	"sluice/agent/sysctl"
 	"sluice/proxy"
 )
 
@@ -23,6 +24,7 @@ func TestStatusWrite(t *testing.T) {
 		Detection:         "IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).\nIPv6: no source counts as a pod, because of this.",
 		Source:            "manifests /etc/sluice", Synced: true,
 		Objects: map[source.Kind]int{source.Service: 3, source.EndpointSlice: 4, source.Node: 1},
+		Flows:   &sysctl.Flows{Count: 119, Max: 32768},
 		Families: []Family{
 			{Family: proxy.IPv4, Services: 3, Frontends: 7, Endpoints: 9, LastSync: now.Add(-12 * time.Second)},
 			{Family: proxy.IPv6, Services: 1, Frontends: 1, Endpoints: 1, LastSync: now.Add(-12 * time.Second), Repairs: 1},
@@ -35,6 +37,7 @@ func TestStatusWrite(t *testing.T) {
 	fresh := ill
 	fresh.NodeKnown, fresh.NodePortAddresses, fresh.Synced, fresh.Objects, fresh.Detection, fresh.Families = false, nil, false, nil, "", nil
 	ill.NodeKnown, ill.NodePortAddresses, ill.Synced, ill.Objects = false, nil, false, nil
+	ill.Flows = &sysctl.Flows{Count: 32700, Max: 32768}
 	ill.Families = []Family{{Family: proxy.IPv6, LastError: "no such device", RetryAt: now.Add(4 * time.Second), Pending: true}}
 	ill.Problems = []source.Problem{{Where: "web.yaml document 2", Reason: "spec.ports[0].port: 0 is outside 1-65535", Since: now.Add(-5 * time.Minute)}}
 	ill.Conflicts = []string{"shop/web: 192.0.2.1:30080/TCP belongs to shop/old"}
@@ -52,6 +55,7 @@ nodeports  192.0.2.1
 pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
            IPv6: no source counts as a pod, because of this.
 source     manifests /etc/sluice, synced, 4 EndpointSlice, 1 Node, 3 Service
+flows      119 of 32768 connections are in use
 IPv4       3 services, 7 frontends, 9 distinct endpoints; written 12s ago; 0 repairs
 IPv6       1 service, 1 frontend, 1 distinct endpoint; written 12s ago; 1 repair
 `},
@@ -63,6 +67,7 @@ nodeports  none
 pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
            IPv6: no source counts as a pod, because of this.
 source     manifests /etc/sluice, synced, 4 EndpointSlice, 1 Node, 3 Service
+flows      119 of 32768 connections are in use
 `},
 		{"before the source answers", fresh, `
 sluice     not healthy, version v0.1.0, pid 412, up 2d1h
@@ -72,6 +77,7 @@ node       pi (its Node object is not known yet), at 192.0.2.1, 2001:db8::1
 nodeports  not known yet
 pods       not known yet
 source     manifests /etc/sluice, not synced yet
+flows      119 of 32768 connections are in use
 `},
 		{"ill", ill, `
 sluice     not healthy, version v0.1.0, pid 412, up 2d1h
@@ -82,6 +88,7 @@ nodeports  not known yet
 pods       IPv4: sources in 10.42.0.0/16 count as pods (ClusterCIDR: --cluster-cidr).
            IPv6: no source counts as a pod, because of this.
 source     manifests /etc/sluice, not synced yet
+flows      32700 of 32768 connections are in use: new ones are dropped; sysctl -w net.netfilter.nf_conntrack_max=65536 on the host
 IPv6       0 services, 0 frontends, 0 distinct endpoints; never written, changes waiting; 0 repairs
            last error: no such device
            next try in 4s

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/agent/source"
+	"sluice/agent/sysctl"
 	"sluice/proxy"
 )
 
@@ -66,6 +67,9 @@ type Status struct {
 	Services int `json:"services"`
 	// Cache is what is kept over a restart.
 	Cache Cache `json:"cache"`
+
+	// Flows is how full the kernel's connection tracking table is; none while it is not in use.
+	Flows *sysctl.Flows `json:"flows,omitempty"`
 
 	// Families has one entry for each IP family that is written.
 	Families []Family `json:"families"`
