@@ -128,6 +128,41 @@ func TestCertificateExpires(t *testing.T) {
 	}
 }
 
+// A machine without a clock of its own begins in the past, where no certificate is valid yet. Once it is, the server is asked again
+// soon, with nothing else changed.
+func TestCertificatesBecomeValid(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name           string
+		server, client time.Duration // from when the certificate of each is valid
+		want           string
+	}{
+		{"the server's", 4 * time.Second, -time.Hour, "the server's certificate is not valid now"},
+		{"the client's", -time.Hour, 4 * time.Second, "the client certificate of system:kube-proxy is valid only from"},
+		{"both", 4 * time.Second, 4 * time.Second, "is this machine's clock right?"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.api.put(some()...)
+			r.hangUp()
+			now := time.Now()
+			r.listen(r.ca.issue(t, "kube-apiserver", now.Add(tt.server), now.Add(time.Hour)))
+			r.byFiles(t, r.ca.issue(t, "system:kube-proxy", now.Add(tt.client), now.Add(time.Hour)), certificateFiles)
+			r.start()
+			r.eventually("the problem, with its remedy", func() bool {
+				return strings.Contains(r.sink.reasons(), tt.want) && strings.Contains(r.sink.reasons(), "is this machine's clock right?")
+			})
+			if r.sink.isSynced() {
+				t.Error("the objects were read before the certificates were valid")
+			}
+			r.has(someNames...)
+			r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
+			t.Logf("read %v after they were valid", time.Since(now)-max(tt.server, tt.client))
+		})
+	}
+}
+
 // A certificate that runs out while all works is replaced before the server is asked again.
 func TestCertificateRotates(t *testing.T) {
 	t.Parallel()

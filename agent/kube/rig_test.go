@@ -175,6 +175,7 @@ type rig struct {
 	addr       string
 	kubeconfig string
 	server     *http.Server
+	listener   net.Listener
 	sink       *sink
 	logs       *logs
 	source     *Source
@@ -205,12 +206,15 @@ func (r *rig) listen(cert cluster.Pair) {
 			Certificates: []tls.Certificate{tlsOf(r.T, cert)}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven,
 		},
 	}
-	r.server = server
+	r.server, r.listener = server, l
 	go func() { _ = server.ServeTLS(l, "", "") }()
 }
 
 // hangUp stops the server and cuts its connections.
-func (r *rig) hangUp() { _ = r.server.Close() }
+func (r *rig) hangUp() {
+	_ = r.server.Close()
+	_ = r.listener.Close() // the server closes it only if it has begun to serve
+}
 
 // config is a kubeconfig with a client certificate inline.
 func (r *rig) config(client cluster.Pair) string {
