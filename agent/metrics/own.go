@@ -89,7 +89,7 @@ func (r *Recorder) addFlows() {
 		})
 	}
 	add("sluice_conntrack_entries", "Flows in the connection tracking table of the node's network namespace", func(f sysctl.Flows) int { return f.Count })
-	add("sluice_conntrack_limit", "Flows for which it has room (nf_conntrack_max): new connections are dropped when it is full; 0 is any number", func(f sysctl.Flows) int { return f.Max })
+	add("sluice_conntrack_limit", "Flows for which it has room (nf_conntrack_max): new connections are dropped when it is full, also those to ask for metrics; 0 is any number", func(f sysctl.Flows) int { return f.Max })
 }
 
 // addProcess adds what the Go runtime knows of itself.
