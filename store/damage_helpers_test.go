@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"sluice/agent/source"
+	"sluice/test/testlog"
 )
 
 // templateServices is how many Services are in the template.
@@ -63,7 +64,7 @@ func openDamaged(t *testing.T, path string, data []byte, records map[string]stri
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := &messages{}
+	log := &testlog.Records{}
 	o := idle(path)
 	o.Log = slog.New(log)
 	s, cached := Open(o)
@@ -92,13 +93,13 @@ func openDamaged(t *testing.T, path string, data []byte, records map[string]stri
 		t.Errorf("close: %v", err)
 	}
 	check(t, path)
-	logged = log.take()
+	logged = log.Take()
 	s, again := Open(o)
 	if got := again.Counts[source.Service]; got != n+1 {
 		t.Errorf("the next start finds %d Services, want %d", got, n+1)
 	}
 	s.Close()
-	if l := log.take(); len(l) > 0 {
+	if l := log.Take(); len(l) > 0 {
 		t.Errorf("the next start warns: %q", l)
 	}
 	return cached, logged

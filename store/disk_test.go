@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/agent/source"
+	"sluice/test/testlog"
 )
 
 const mountEnv = "SLUICE_STORE_TEST_MOUNTS"
@@ -65,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 		return
 	}
 	dir := tmpfs(t, "size=256k")
-	log := &messages{}
+	log := &testlog.Records{}
 	o := opts(filepath.Join(dir, "cache.db"))
 	o.CommitInterval = 20 * time.Millisecond
 	o.Log = slog.New(log)
@@ -88,7 +89,7 @@ func TestDiskFull(t *testing.T) {
 	if got := view(t, s, "s299"); got != "3 e299:10" {
 		t.Errorf("a change that waits is read as %q", got)
 	}
-	logged := log.take()
+	logged := log.Take()
 	if len(logged) != 1 || !strings.Contains(logged[0], "no space left") || !strings.Contains(logged[0], "free space") {
 		t.Errorf("logged %q", logged)
 	}
@@ -96,7 +97,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(t, s)
-	if logged := log.take(); len(logged) != 1 || !strings.Contains(logged[0], "is written again") {
+	if logged := log.Take(); len(logged) != 1 || !strings.Contains(logged[0], "is written again") {
 		t.Errorf("logged %q", logged)
 	}
 	if err := s.Close(); err != nil {
@@ -114,13 +115,13 @@ func TestDiskFullAtStart(t *testing.T) {
 		return
 	}
 	dir := tmpfs(t, "size=4k")
-	log := &messages{}
+	log := &testlog.Records{}
 	o := opts(filepath.Join(dir, "cache.db"))
 	o.CommitInterval = 10 * time.Millisecond
 	o.Log = slog.New(log)
 	s, cached := open(t, o)
 	apply(s, service("web", 80))
-	if logged := log.take(); cached.Complete || len(logged) != 1 || !strings.Contains(logged[0], "no space left") {
+	if logged := log.Take(); cached.Complete || len(logged) != 1 || !strings.Contains(logged[0], "no space left") {
 		t.Errorf("%+v, logged %q", cached, logged)
 	}
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
@@ -141,7 +142,7 @@ func TestReadOnly(t *testing.T) {
 		return
 	}
 	dir := tmpfs(t, "size=16m")
-	log := &messages{}
+	log := &testlog.Records{}
 	o := opts(filepath.Join(dir, "cache.db"))
 	o.CommitInterval = 10 * time.Millisecond
 	o.Log = slog.New(log)
@@ -154,7 +155,7 @@ func TestReadOnly(t *testing.T) {
 
 	remount(unix.MS_RDONLY)
 	s, cached := Open(o)
-	if logged := log.take(); cached.Complete || len(logged) != 1 || !strings.Contains(logged[0], "read-only") {
+	if logged := log.Take(); cached.Complete || len(logged) != 1 || !strings.Contains(logged[0], "read-only") {
 		t.Errorf("without a file: %+v, logged %q", cached, logged)
 	}
 	remount(0)
@@ -163,11 +164,11 @@ func TestReadOnly(t *testing.T) {
 	s.InStep(source.EndpointSlice, "1", time.Now())
 	settle(t, s)
 	s.Close()
-	log.take()
+	log.Take()
 
 	remount(unix.MS_RDONLY)
 	s, cached = Open(o)
-	if logged := log.take(); len(logged) != 1 || !strings.Contains(logged[0], "read-only") || !strings.Contains(logged[0], "mount the file system writable") {
+	if logged := log.Take(); len(logged) != 1 || !strings.Contains(logged[0], "read-only") || !strings.Contains(logged[0], "mount the file system writable") {
 		t.Errorf("logged %q", logged)
 	}
 	if !cached.Complete || cached.Why != "" || view(t, s, "web") != "80 web-1:2" || s.Counts()[source.EndpointSlice] != 1 {
@@ -188,7 +189,7 @@ func TestReadOnly(t *testing.T) {
 	}
 
 	// It becomes read-only while it is open.
-	log.take()
+	log.Take()
 	s.Close()
 	s, _ = open(t, o)
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {

@@ -1,16 +1,13 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,33 +19,6 @@ import (
 
 	"sluice/agent/source"
 )
-
-// messages collects what is logged from Info on.
-type messages struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (m *messages) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-func (m *messages) WithAttrs([]slog.Attr) slog.Handler           { return m }
-func (m *messages) WithGroup(string) slog.Handler                { return m }
-func (m *messages) Handle(_ context.Context, r slog.Record) error {
-	text := r.Level.String() + " " + r.Message
-	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.all = append(m.all, text)
-	return nil
-}
-
-// take returns what was logged since the last call.
-func (m *messages) take() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := m.all
-	m.all = nil
-	return all
-}
 
 // opts are options for tests: no waiting, no fsync.
 func opts(path string) Options {

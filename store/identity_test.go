@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/agent/source"
+	"sluice/test/testlog"
 )
 
 func TestIdentity(t *testing.T) {
@@ -32,7 +33,7 @@ func TestIdentity(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			o := idle(cacheFile(t))
-			log := &messages{}
+			log := &testlog.Records{}
 			o.Log = slog.New(log)
 			o.Identity = test.before
 			s, _ := open(t, o)
@@ -43,7 +44,7 @@ func TestIdentity(t *testing.T) {
 
 			o.Identity = test.now
 			s, cached := open(t, o)
-			logged := strings.Join(log.take(), "\n")
+			logged := strings.Join(log.Take(), "\n")
 			if test.why == "" {
 				if !cached.Complete || names(s) != "web" || logged != "" {
 					t.Errorf("the records are not used: %+v, log %q", cached, logged)

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/agent/source"
+	"sluice/test/testlog"
 )
 
 // TestTruncatedWhileOpen truncates the file under an open store, so that reads of the mapping get SIGBUS.
 func TestTruncatedWhileOpen(t *testing.T) {
 	for _, size := range []int64{0, pageSize, 3 * pageSize} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			log := &messages{}
+			log := &testlog.Records{}
 			o := opts(shm(t))
 			o.CommitInterval = 10 * time.Millisecond
 			o.Log = slog.New(log)
@@ -58,7 +59,7 @@ func TestTruncatedWhileOpen(t *testing.T) {
 				t.Errorf("the store has %s", got)
 			}
 			wait(t, "a new file", func() bool { return s.Stats().FileSize > 0 && s.Stats().Waiting == 0 })
-			logged := strings.Join(log.take(), "\n")
+			logged := strings.Join(log.Take(), "\n")
 			if !strings.Contains(logged, "was lost while in use") || !strings.Contains(logged, "is written again") || strings.Count(logged, "WARN") > 2 {
 				t.Errorf("logged %s", logged) // the loss, and perhaps the file kept aside
 			}
@@ -142,7 +143,7 @@ func TestLocked(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	log := &messages{}
+	log := &testlog.Records{}
 	o := opts(path)
 	o.CommitInterval = 10 * time.Millisecond
 	o.Log = slog.New(log)
@@ -151,7 +152,7 @@ func TestLocked(t *testing.T) {
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("Open waited %v for the lock", took)
 	}
-	logged := log.take()
+	logged := log.Take()
 	if cached.Complete || len(logged) != 1 || !strings.Contains(logged[0], "another process") || !strings.Contains(logged[0], "stop the other process") {
 		t.Errorf("%+v, logged %q", cached, logged)
 	}
@@ -162,7 +163,7 @@ func TestLocked(t *testing.T) {
 	}
 	f.Close()
 	settle(t, s)
-	if logged := log.take(); len(logged) != 1 || !strings.Contains(logged[0], "is written again") {
+	if logged := log.Take(); len(logged) != 1 || !strings.Contains(logged[0], "is written again") {
 		t.Errorf("logged %q", logged)
 	}
 	s.Close()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/test/testlog"
 )
 
 // TestNotAFile: what is no regular file is not touched.
@@ -38,7 +40,7 @@ func TestNotAFile(t *testing.T) {
 			if err := test.put(path); err != nil {
 				t.Fatal(err)
 			}
-			log := &messages{}
+			log := &testlog.Records{}
 			o := opts(path)
 			if test.name == "directory is a file" {
 				o.Path = filepath.Dir(path) + "/d/cache.db"
@@ -50,7 +52,7 @@ func TestNotAFile(t *testing.T) {
 			if view(t, s, "web") != "80" || cached.Complete || cached.Why == "" {
 				t.Errorf("the store does not work in memory: %+v", cached)
 			}
-			logged := log.take()
+			logged := log.Take()
 			if len(logged) != 1 || !strings.Contains(logged[0], test.want) || !strings.Contains(logged[0], "remedy=") {
 				t.Errorf("logged %q", logged)
 			}

@@ -67,7 +67,7 @@ func TestRefusedEvents(t *testing.T) {
 	if n := r.api.asked(path); n != 1 {
 		t.Errorf("a refused event was posted %d times", n)
 	}
-	if lines := r.logs.matching("WARN"); lines != nil {
+	if lines := r.logs.Matching("WARN"); lines != nil {
 		t.Errorf("log: %q", lines)
 	}
 }

@@ -171,7 +171,7 @@ func TestFaults(t *testing.T) {
 			if got := r.sink.names(); !slices.Equal(got, someNames) {
 				t.Errorf("objects are now %q", got)
 			}
-			if got := r.logs.matching("WARN"); len(got) != 1 || !strings.Contains(got[0], "began") {
+			if got := r.logs.Matching("WARN"); len(got) != 1 || !strings.Contains(got[0], "began") {
 				t.Errorf("log of the begin: %q, want one line", got)
 			}
 			if n := len(r.api.requestsNow()); n > 80 {
@@ -182,10 +182,10 @@ func TestFaults(t *testing.T) {
 			r.api.put(service("db", "10.43.0.12", nil))
 			r.has(append(someNames, "Service default/db@105")...)
 			r.eventually("the end of the problem", func() bool { return r.sink.reasons() == "" })
-			if got := r.logs.matching("INFO", "ended"); len(got) != 1 {
+			if got := r.logs.Matching("INFO", "ended"); len(got) != 1 {
 				t.Errorf("log of the end: %q, want one line", got)
 			}
-			if got := r.logs.matching("WARN"); len(got) != 1 {
+			if got := r.logs.Matching("WARN"); len(got) != 1 {
 				t.Errorf("problems in all: %q, want one", got)
 			}
 		})
@@ -273,7 +273,7 @@ func TestConnections(t *testing.T) {
 			r.has(append(someNames, "Service default/db@105")...)
 			r.eventually("the end of the problem", func() bool { return r.sink.reasons() == "" })
 			for _, level := range []string{"WARN", "INFO"} {
-				if got := r.logs.matching(level, tt.want); len(got) != 1 {
+				if got := r.logs.Matching(level, tt.want); len(got) != 1 {
 					t.Errorf("%s log: %q, want one line with %q", level, got, tt.want)
 				}
 			}

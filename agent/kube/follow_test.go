@@ -79,7 +79,7 @@ func TestFollow(t *testing.T) {
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("a Service as it is handed over (-want +got):\n%s", diff)
 	}
-	if lines := r.logs.matching("WARN"); lines != nil || r.sink.reasons() != "" {
+	if lines := r.logs.Matching("WARN"); lines != nil || r.sink.reasons() != "" {
 		t.Errorf("problems where all is well: %q, %s", lines, r.sink.reasons())
 	}
 }
@@ -119,7 +119,7 @@ func TestNoServiceCIDRs(t *testing.T) {
 	if n := r.api.asked(cidrsPath); n > 1 {
 		t.Errorf("asked %d times for what the server does not have, want once", n)
 	}
-	if lines := r.logs.matching("WARN"); lines != nil || r.sink.replacements(source.ServiceCIDR) > 0 {
+	if lines := r.logs.Matching("WARN"); lines != nil || r.sink.replacements(source.ServiceCIDR) > 0 {
 		t.Errorf("log %q, %d replacements of ServiceCIDRs", lines, r.sink.replacements(source.ServiceCIDR))
 	}
 }
@@ -214,7 +214,7 @@ func TestRestored(t *testing.T) {
 	r.listen(r.ca.valid(t, "kube-apiserver"))
 	r.api.put(service("new", "10.43.0.13", nil))
 	r.has(append(someNames, "Service default/new@91")...)
-	if lines := r.logs.matching("WARN", "older data"); len(lines) == 0 {
+	if lines := r.logs.Matching("WARN", "older data"); len(lines) == 0 {
 		t.Error("the log does not say that the server has older data")
 	}
 }

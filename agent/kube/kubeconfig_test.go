@@ -37,7 +37,7 @@ func TestKubeconfigComesLate(t *testing.T) {
 	r.write(r.kubeconfig, text)
 	r.has(someNames...)
 	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
-	if lines := r.logs.matching("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "waiting for it to be written") {
+	if lines := r.logs.Matching("WARN"); len(lines) != 1 || !strings.Contains(lines[0], "waiting for it to be written") {
 		t.Errorf("log: %q, want one line about waiting", lines)
 	}
 }
@@ -123,7 +123,7 @@ func TestCertificateExpires(t *testing.T) {
 	r.write(filepath.Join(dir, "client.Key"), string(fresh.Key))
 	r.has(someNames...)
 	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
-	if lines := r.logs.matching("WARN", "expired at"); len(lines) != 1 {
+	if lines := r.logs.Matching("WARN", "expired at"); len(lines) != 1 {
 		t.Errorf("log %q, want one line", lines)
 	}
 }

@@ -140,7 +140,7 @@ func TestSlowList(t *testing.T) {
 	if n := r.api.asked(servicesPath, "!watch"); n != 1 {
 		t.Errorf("Services were asked for %d times, want once", n)
 	}
-	if lines := r.logs.matching("WARN", "is not complete after 1s"); len(lines) != 1 {
+	if lines := r.logs.Matching("WARN", "is not complete after 1s"); len(lines) != 1 {
 		t.Errorf("log: %q, want one line that the list is slow", lines)
 	}
 	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })

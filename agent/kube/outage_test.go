@@ -35,7 +35,7 @@ func TestServerComesAndGoes(t *testing.T) {
 	if n := r.sink.replacements(source.Service); n != 1 {
 		t.Errorf("Services were read as a whole %d times; outages should cost nothing", n)
 	}
-	if got := r.logs.matching("WARN"); len(got) > 4 {
+	if got := r.logs.Matching("WARN"); len(got) > 4 {
 		t.Errorf("log: %q, want a line for each outage at most", got)
 	}
 }
@@ -95,7 +95,7 @@ func TestServerStarts(t *testing.T) {
 	time.Sleep(time.Second)
 	r.hangUp()
 	forbid()
-	r.eventually("the outage", func() bool { return len(r.logs.matching("WARN", "cannot be reached")) == 1 })
+	r.eventually("the outage", func() bool { return len(r.logs.Matching("WARN", "cannot be reached")) == 1 })
 	time.Sleep(5 * time.Second)
 	r.listen(r.ca.valid(t, "kube-apiserver"))
 	time.Sleep(starting / 2)
@@ -106,7 +106,7 @@ func TestServerStarts(t *testing.T) {
 	if took := time.Since(back); took > maxPause+8*time.Second {
 		t.Errorf("in step %v after the server had started", took)
 	}
-	if got := r.logs.matching("WARN"); len(got) != 1 {
+	if got := r.logs.Matching("WARN"); len(got) != 1 {
 		t.Errorf("log: %q, want nothing of what the server answered while it started", got)
 	}
 }
@@ -145,7 +145,7 @@ func TestFaultsOfBefore(t *testing.T) {
 	forbidWatch(slicesPath)
 	r.api.misbehave(nil)
 	r.eventually("no problem", func() bool { return r.sink.reasons() == "" })
-	if got := r.logs.matching("WARN", "403"); len(got) > 0 {
+	if got := r.logs.Matching("WARN", "403"); len(got) > 0 {
 		t.Errorf("log: %q, want nothing of what was met twice for a moment", got)
 	}
 }

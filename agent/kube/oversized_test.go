@@ -34,7 +34,7 @@ func TestOversized(t *testing.T) {
 	// In a watch.
 	r.api.put(tooLargeService("web"), service("next", "10.43.0.12", nil)) // 105, 106
 	r.has(append(slices.Clone(someNames), "Service default/next@106")...)
-	if n := len(r.logs.matching("WARN", "too large")); n != 1 {
+	if n := len(r.logs.Matching("WARN", "too large")); n != 1 {
 		t.Errorf("%d lines of the log say that an object is too large", n)
 	}
 	// In a list.
@@ -46,7 +46,7 @@ func TestOversized(t *testing.T) {
 	if names := r.sink.names(); !slices.Contains(names, "Service default/web@101") || !slices.Contains(names, "Service default/last@108") || slices.Contains(names, "Service default/new@107") {
 		t.Errorf("objects are now %q", names)
 	}
-	if n := len(r.logs.matching("WARN", "too large")); n < 3 {
+	if n := len(r.logs.Matching("WARN", "too large")); n < 3 {
 		t.Errorf("%d lines of the log say that an object is too large", n)
 	}
 }

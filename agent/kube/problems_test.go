@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/agent/source"
+	"sluice/test/testlog"
 )
 
 // One problem that several meet is logged once; one that comes and goes lasts longer each time.
@@ -105,10 +106,11 @@ func TestProblems(t *testing.T) {
 		}, []string{"WARN began: connection refused", "INFO ended: connection refused"}},
 		{"works all the time", func(p *problems) { p.works("x") }, nil},
 	}
+	shorter := strings.NewReplacer("a problem with the API server ", "", "; the rules stay as they are", "", " where=server reason=", ": ")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, s := &logs{}, newSink()
+				l, s := &testlog.Records{}, newSink()
 				p := newProblems(slog.New(l))
 				ctx, cancel := context.WithCancel(t.Context())
 				go p.run(ctx, s)
@@ -116,9 +118,9 @@ func TestProblems(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				var got []string
-				for _, line := range l.matching() {
-					line = strings.ReplaceAll(line, "a problem with the API server ", "")
-					got = append(got, strings.ReplaceAll(line, "; the rules stay as they are", ""))
+				for _, line := range l.Matching() {
+					line, _, _ = strings.Cut(line, " lasted=")
+					got = append(got, shorter.Replace(line))
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("log (-want +got):\n%s", diff)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/test/cluster"
+	"sluice/test/testlog"
 )
 
 // control is a real control plane on loopback, and a Source that follows it.
@@ -34,7 +35,7 @@ func newControl(t *testing.T) *control {
 		}
 	})
 	return &control{
-		rig:     &rig{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeproxy.kubeconfig"), sink: newSink(), logs: &logs{}},
+		rig:     &rig{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeproxy.kubeconfig"), sink: newSink(), logs: &testlog.Records{}},
 		Cluster: servers,
 	}
 }

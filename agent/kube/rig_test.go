@@ -24,6 +24,7 @@ import (
 
 	"sluice/agent/source"
 	"sluice/test/cluster"
+	"sluice/test/testlog"
 )
 
 func TestMain(m *testing.M) {
@@ -131,42 +132,6 @@ func (s *sink) reasons() string {
 	return strings.Join(all, "\n")
 }
 
-// logs collects log records from info level up, as "LEVEL message reason".
-type logs struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *logs) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
-func (l *logs) WithAttrs([]slog.Attr) slog.Handler               { return l }
-func (l *logs) WithGroup(string) slog.Handler                    { return l }
-func (l *logs) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "reason" {
-			line += ": " + a.Value.String()
-		}
-		return true
-	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, line)
-	return nil
-}
-
-// matching lists the lines with all of the words.
-func (l *logs) matching(words ...string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var found []string
-	for _, line := range l.lines {
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 // rig is an API server on loopback, a kubeconfig for it, and a Source that follows it.
 type rig struct {
 	*testing.T
@@ -177,13 +142,13 @@ type rig struct {
 	server     *http.Server
 	listener   net.Listener
 	sink       *sink
-	logs       *logs
+	logs       *testlog.Records
 	source     *Source
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, api: newAPIServer(t), ca: newAuthority(t), addr: "127.0.0.1:0", sink: newSink(), logs: &logs{}}
+	r := &rig{T: t, api: newAPIServer(t), ca: newAuthority(t), addr: "127.0.0.1:0", sink: newSink(), logs: &testlog.Records{}}
 	r.kubeconfig = filepath.Join(t.TempDir(), "kubeproxy.kubeconfig")
 	r.listen(r.ca.valid(t, "kube-apiserver"))
 	t.Cleanup(r.hangUp)
@@ -291,7 +256,7 @@ func (r *rig) eventuallyIn(limit time.Duration, what string, holds func() bool) 
 	r.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.Fatalf("not within %v: %s\nobjects %q\nproblems %s\nlog %s", limit, what, r.sink.names(), r.sink.reasons(), strings.Join(r.logs.matching(), "\n"))
+			r.Fatalf("not within %v: %s\nobjects %q\nproblems %s\nlog %s", limit, what, r.sink.names(), r.sink.reasons(), strings.Join(r.logs.Matching(), "\n"))
 		}
 	}
 }

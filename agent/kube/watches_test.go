@@ -27,7 +27,7 @@ func TestShortWatches(t *testing.T) {
 		want := fmt.Sprintf("Service default/s%d@%d", i, 105+i)
 		r.eventually(want, func() bool { return slices.Contains(r.sink.names(), want) })
 	}
-	if got := r.logs.matching("WARN"); got != nil {
+	if got := r.logs.Matching("WARN"); got != nil {
 		t.Errorf("log: %q", got)
 	}
 	if n := r.sink.replacements(source.Service); n != 1 {
